@@ -1,0 +1,12 @@
+-- `luacheck .` checks every Lua file of the tree; scripts/test runs it as one test.
+std = "luajit"
+max_line_length = 130
+unused_args = false
+codes = true
+exclude_files = { "build/**" }
+
+files["spec"] = { std = "luajit+busted" }
+-- A configuration sees these two functions and nothing else of the host.
+files["**/gateway.lua"] = { read_globals = { "env", "file" } }
+files["spec/support/gateway.lua"] = { std = "luajit" }
+files["scripts/redis"] = { std = "lua51", read_globals = { "redis", "cjson", "cmsgpack", "struct", "bit", "KEYS", "ARGV" } }

@@ -1,0 +1,12 @@
+# Writes a C file with every Lua source as a byte array, and a table of them by name.
+set(text "/* Made from host/lua. */\n#include \"lua_sources.h\"\n\n")
+set(table "")
+foreach(file ${FILES})
+  get_filename_component(name ${file} NAME_WE)
+  file(READ ${file} hex HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+  string(APPEND text "static const unsigned char ${name}_lua[] = { ${bytes}0 };\n")
+  string(APPEND table "    { \"${name}\", (const char *)${name}_lua, sizeof ${name}_lua - 1 },\n")
+endforeach()
+string(APPEND text "\nconst struct lua_source lua_sources[] = {\n${table}    { NULL, NULL, 0 }\n};\n")
+file(WRITE ${OUT} "${text}")
