@@ -1,0 +1,73 @@
+/* See buf.h. */
+#include "buf.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "mem.h"
+
+void buf_init(struct buf *b)
+{
+    b->p = NULL;
+    b->n = b->cap = 0;
+}
+
+void buf_deinit(struct buf *b)
+{
+    mem_free(b->p);
+    buf_init(b);
+}
+
+char *buf_reserve(struct buf *b, size_t n)
+{
+    if (b->cap - b->n < n) {
+        size_t cap = b->cap < 256 ? 256 : b->cap * 2;
+        if (cap < b->n + n)
+            cap = b->n + n;
+        b->p = mem_realloc(b->p, cap);
+        b->cap = cap;
+    }
+    return b->p + b->n;
+}
+
+void buf_add(struct buf *b, const void *p, size_t n)
+{
+    if (n == 0)
+        return;
+    memcpy(buf_reserve(b, n), p, n);
+    b->n += n;
+}
+
+void buf_add_slice(struct buf *b, struct slice s)
+{
+    buf_add(b, s.p, s.n);
+}
+
+void buf_add_text(struct buf *b, const char *text)
+{
+    buf_add(b, text, strlen(text));
+}
+
+void buf_printf(struct buf *b, const char *format, ...)
+{
+    va_list ap, again;
+    va_start(ap, format);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, format, ap);
+    vsnprintf(buf_reserve(b, (size_t)n + 1), (size_t)n + 1, format, again);
+    b->n += (size_t)n;
+    va_end(again);
+    va_end(ap);
+}
+
+void buf_consume(struct buf *b, size_t n)
+{
+    b->n -= n;
+    if (b->n > 0)
+        memmove(b->p, b->p + n, b->n);
+}
+
+void buf_clear(struct buf *b)
+{
+    b->n = 0;
+}

@@ -1,0 +1,31 @@
+/* A byte buffer that grows. It owns its bytes; pointers into it are valid until the next call that adds. */
+#ifndef TOLLGATE_BUF_H
+#define TOLLGATE_BUF_H
+
+#include <stddef.h>
+
+#include "slice.h"
+
+struct buf {
+    char *p;
+    size_t n, cap;
+};
+
+void buf_init(struct buf *b);
+void buf_deinit(struct buf *b);
+/* Room for n more bytes behind b->n; returns where they go. The caller adds to b->n what it wrote. */
+char *buf_reserve(struct buf *b, size_t n);
+void buf_add(struct buf *b, const void *p, size_t n);
+void buf_add_slice(struct buf *b, struct slice s);
+void buf_add_text(struct buf *b, const char *text);
+void buf_printf(struct buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Drops the first n bytes. */
+void buf_consume(struct buf *b, size_t n);
+void buf_clear(struct buf *b);
+
+static inline struct slice buf_slice(const struct buf *b)
+{
+    return (struct slice){ b->p, b->n };
+}
+
+#endif
