@@ -1,0 +1,72 @@
+/* See llm_path.h. */
+#include "llm_path.h"
+
+static const struct slice names[LLM_KEYS] = {
+    [LLM_K_ARGUMENTS] = { "arguments", 9 },
+    [LLM_K_AUDIO] = { "audio", 5 },
+    [LLM_K_CHOICES] = { "choices", 7 },
+    [LLM_K_COMPLETION_TOKENS] = { "completion_tokens", 17 },
+    [LLM_K_CONTENT] = { "content", 7 },
+    [LLM_K_CUSTOM] = { "custom", 6 },
+    [LLM_K_DATA] = { "data", 4 },
+    [LLM_K_DELTA] = { "delta", 5 },
+    [LLM_K_ERROR] = { "error", 5 },
+    [LLM_K_FILE] = { "file", 4 },
+    [LLM_K_FILE_DATA] = { "file_data", 9 },
+    [LLM_K_FILE_ID] = { "file_id", 7 },
+    [LLM_K_FUNCTION] = { "function", 8 },
+    [LLM_K_FUNCTION_CALL] = { "function_call", 13 },
+    [LLM_K_FUNCTIONS] = { "functions", 9 },
+    [LLM_K_IMAGE_URL] = { "image_url", 9 },
+    [LLM_K_INCLUDE_USAGE] = { "include_usage", 13 },
+    [LLM_K_INPUT] = { "input", 5 },
+    [LLM_K_INPUT_AUDIO] = { "input_audio", 11 },
+    [LLM_K_MAX_COMPLETION_TOKENS] = { "max_completion_tokens", 21 },
+    [LLM_K_MAX_TOKENS] = { "max_tokens", 10 },
+    [LLM_K_MESSAGE] = { "message", 7 },
+    [LLM_K_MESSAGES] = { "messages", 8 },
+    [LLM_K_MODEL] = { "model", 5 },
+    [LLM_K_N] = { "n", 1 },
+    [LLM_K_NAME] = { "name", 4 },
+    [LLM_K_PROMPT_TOKENS] = { "prompt_tokens", 13 },
+    [LLM_K_REASONING] = { "reasoning", 9 },
+    [LLM_K_REASONING_CONTENT] = { "reasoning_content", 17 },
+    [LLM_K_REFUSAL] = { "refusal", 7 },
+    [LLM_K_RESPONSE_FORMAT] = { "response_format", 15 },
+    [LLM_K_STREAM] = { "stream", 6 },
+    [LLM_K_STREAM_OPTIONS] = { "stream_options", 14 },
+    [LLM_K_TOOL_CALLS] = { "tool_calls", 10 },
+    [LLM_K_TOOLS] = { "tools", 5 },
+    [LLM_K_TOTAL_TOKENS] = { "total_tokens", 12 },
+    [LLM_K_TRANSCRIPT] = { "transcript", 10 },
+    [LLM_K_TYPE] = { "type", 4 },
+    [LLM_K_URL] = { "url", 3 },
+    [LLM_K_USAGE] = { "usage", 5 },
+};
+
+static enum llm_key key_of(const struct json_event *e)
+{
+    if (!e->whole || e->text.n == 0)
+        return LLM_K_OTHER;
+    for (int i = LLM_K_ITEM + 1; i < LLM_KEYS; i++) {
+        if (slice_eq(names[i], e->text))
+            return (enum llm_key)i;
+    }
+    return LLM_K_OTHER;
+}
+
+void llm_path_step(struct llm_path *p, const struct json_event *e)
+{
+    int d = e->depth;
+    if (e->type == JSON_KEY && d <= LLM_PATH) {
+        enum llm_key key = key_of(e);
+        p->key[d] = (uint8_t)key;
+    } else if ((e->type == JSON_ARRAY || e->type == JSON_OBJECT) && d < LLM_PATH) {
+        p->key[d + 1] = e->type == JSON_ARRAY ? LLM_K_ITEM : LLM_K_OTHER;
+    }
+}
+
+const char *llm_key_name(enum llm_key key)
+{
+    return names[key].p;
+}
