@@ -1,0 +1,57 @@
+/* Connections to origins: dialed with a deadline, kept for reuse, limited in number. One origin is one address
+ * (host and port, or a Unix socket); all targets that name it share its pool.
+ *
+ * An idle connection stays readable: bytes or an end that nobody asked for close it, so that it is never used again. */
+#ifndef TOLLGATE_UPSTREAM_H
+#define TOLLGATE_UPSTREAM_H
+
+#include "loop.h"
+#include "parse.h"
+#include "resolve.h"
+#include "stream.h"
+#include "url.h"
+
+struct upstream;
+struct origin;
+struct upstream_wait;
+
+struct upstream_limits {
+    uint32_t idle;         /* connections kept idle per origin */
+    uint32_t connections;  /* per origin, 0: no limit; who comes above it waits */
+    uint64_t idle_ms;      /* how long one is kept idle */
+};
+
+/* A connection on loan. The borrower reads and writes `stream` and may keep a parser here for the next borrower. */
+struct upstream_conn {
+    struct upstream_conn *next, **link; /* private: list of idle ones */
+    struct origin *origin;
+    struct stream *stream;
+    struct parser *parser; /* freed with the connection */
+    void *arg;             /* the borrower's */
+    uint64_t uses;         /* exchanges begun on it, this one included */
+    struct timer expiry;   /* private */
+};
+
+struct upstream *upstream_new(struct loop *l, struct resolve *r, const struct upstream_limits *limits);
+void upstream_set_limits(struct upstream *u, const struct upstream_limits *limits);
+/* Closes idle connections; none may be on loan. */
+void upstream_free(struct upstream *u);
+
+/* The origin of a URL, found or made; held until origin_release. */
+struct origin *upstream_origin(struct upstream *u, const struct url *url);
+void origin_release(struct origin *o);
+
+/* Asks for a connection. cb is called once and never before this returns: a connection, or NULL and UV_E* (UV_ETIMEDOUT after connect_ms,
+ * which covers name, wait and dial). `fresh` asks for a new one. */
+struct upstream_wait *upstream_get(struct origin *o, uint64_t connect_ms, bool fresh,
+    void (*cb)(void *arg, struct upstream_conn *c, int err), void *arg);
+void upstream_cancel(struct upstream_wait *w);
+/* An idle connection at once, or NULL: the common case without a wait. */
+struct upstream_conn *upstream_take(struct origin *o);
+
+/* Gives a connection back for reuse for at most keep_ms (0: the pool's limit). */
+void upstream_put(struct upstream_conn *c, uint64_t keep_ms);
+/* Ends it. */
+void upstream_drop(struct upstream_conn *c);
+
+#endif
