@@ -1,0 +1,71 @@
+/* One loaded configuration: a Lua state, its plugins, and the routes. Exchanges hold the generation that they began on;
+ * when it is no longer current and nobody holds it, it is stopped and freed. */
+#ifndef TOLLGATE_GENERATION_H
+#define TOLLGATE_GENERATION_H
+
+#include <lua.h>
+
+#include "buf.h"
+#include "parse.h"
+#include "route.h"
+#include "services.h"
+#include "task.h"
+
+struct listen_address {
+    const char *host;
+    int port;
+};
+
+/* What the configuration says besides routes. Text is owned by the generation. */
+struct settings {
+    struct listen_address *listen;
+    uint32_t nlisten;
+    struct listen_address admin;
+    bool has_admin;
+    const char *redis_url;       /* NULL: private */
+    uint64_t redis_timeout, redis_connect_timeout; /* ms */
+    bool redis_hash_tags, redis_eviction_refuse;
+    const char *data_dir, *run_dir;
+    const char *log_level;
+    bool access_log;
+    const char *via;             /* NULL: none */
+    struct { uint64_t head, body, keepalive, write, drain; } timeouts; /* ms */
+    struct parse_limits parse;
+    uint32_t connections;
+    size_t pipelined;            /* bytes */
+    struct upstream_limits upstream;
+};
+
+struct generation {
+    uint32_t refs;
+    bool stopped;
+    lua_State *L;
+    struct task_pool tasks;
+    struct services *sv;
+    struct arena arena;          /* settings and routes */
+    struct settings settings;
+    struct routes *table;
+    struct route *routes;
+    uint32_t nroutes;
+    uint32_t timers;             /* of plugins, running */
+    struct timer_entry *timer_list;
+    int refs_lua;                /* registry references that the host took and has not given back */
+};
+
+/* Loads a configuration. Faults are appended to `faults`, one a line with its place; NULL then.
+ * `check_only` makes no connections' worth of objects (no origins, no init). */
+struct generation *generation_load(struct services *sv, const char *path, bool check_only, struct buf *faults);
+/* Runs the plugins' init, each in a coroutine that must end without waiting for longer than the start allows. 0, or -1 with faults. */
+int generation_start(struct generation *g, struct buf *faults);
+/* The effective configuration as text, secrets masked. */
+void generation_print(struct generation *g, struct buf *out);
+void generation_hold(struct generation *g);
+void generation_release(struct generation *g);
+/* Runs the plugins' stop; its timers end. */
+void generation_stop(struct generation *g);
+
+/* Registry references with a count, so that a leak shows. */
+int generation_ref(struct generation *g, lua_State *L);    /* pops the value */
+void generation_unref(struct generation *g, int ref);
+
+#endif

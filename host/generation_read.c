@@ -1,0 +1,303 @@
+/* See generation_read.h. The table has been validated by host/lua/config.lua: types are as they should be, defaults are
+ * filled in, durations are in milliseconds and sizes in bytes. Text is copied into the generation's arena. */
+#include "generation_read.h"
+
+#include <lauxlib.h>
+#include <string.h>
+
+/* --- fields of the table on top of the stack --- */
+
+static const char *text_at(struct generation *g, int idx)
+{
+    size_t n;
+    const char *s = lua_tolstring(g->L, idx, &n);
+    return s == NULL ? NULL : arena_dup(&g->arena, (struct slice){ s, n }).p;
+}
+
+static const char *get_text(struct generation *g, const char *name)
+{
+    lua_getfield(g->L, -1, name);
+    const char *s = lua_isstring(g->L, -1) ? text_at(g, -1) : NULL;
+    lua_pop(g->L, 1);
+    return s;
+}
+
+static uint64_t get_number(struct generation *g, const char *name)
+{
+    lua_getfield(g->L, -1, name);
+    uint64_t n = (uint64_t)lua_tonumber(g->L, -1);
+    lua_pop(g->L, 1);
+    return n;
+}
+
+static bool get_bool(struct generation *g, const char *name)
+{
+    lua_getfield(g->L, -1, name);
+    bool b = lua_toboolean(g->L, -1);
+    lua_pop(g->L, 1);
+    return b;
+}
+
+/* Pushes a member that is a table; the caller pops it. Returns its length. */
+static uint32_t enter(struct generation *g, const char *name)
+{
+    lua_getfield(g->L, -1, name);
+    return lua_istable(g->L, -1) ? (uint32_t)lua_objlen(g->L, -1) : 0;
+}
+
+static void leave(struct generation *g)
+{
+    lua_pop(g->L, 1);
+}
+
+static const char **get_texts(struct generation *g, const char *name, uint32_t *n)
+{
+    *n = enter(g, name);
+    const char **v = arena_alloc(&g->arena, (*n + 1) * sizeof *v);
+    for (uint32_t i = 0; i < *n; i++) {
+        lua_rawgeti(g->L, -1, (int)i + 1);
+        v[i] = text_at(g, -1);
+        lua_pop(g->L, 1);
+    }
+    leave(g);
+    return v;
+}
+
+/* A list of {name=, value=}; a value that is no string is a NULL slice. */
+static struct header *get_headers(struct generation *g, const char *name, uint32_t *n)
+{
+    *n = enter(g, name);
+    struct header *v = arena_zalloc(&g->arena, (*n + 1) * sizeof *v);
+    for (uint32_t i = 0; i < *n; i++) {
+        lua_rawgeti(g->L, -1, (int)i + 1);
+        v[i].name = slice_of(get_text(g, "name"));
+        v[i].id = header_id(v[i].name);
+        const char *value = get_text(g, "value");
+        if (value != NULL)
+            v[i].value = slice_of(value);
+        lua_pop(g->L, 1);
+    }
+    leave(g);
+    return v;
+}
+
+/* --- settings --- */
+
+static void read_listen(struct generation *g, struct settings *s)
+{
+    s->nlisten = enter(g, "listen");
+    s->listen = arena_alloc(&g->arena, (s->nlisten + 1) * sizeof *s->listen);
+    for (uint32_t i = 0; i < s->nlisten; i++) {
+        lua_rawgeti(g->L, -1, (int)i + 1);
+        s->listen[i] = (struct listen_address){ get_text(g, "host"), (int)get_number(g, "port") };
+        lua_pop(g->L, 1);
+    }
+    leave(g);
+    s->has_admin = get_bool(g, "admin");
+    if (s->has_admin) {
+        enter(g, "admin");
+        s->admin = (struct listen_address){ get_text(g, "host"), (int)get_number(g, "port") };
+        leave(g);
+    }
+}
+
+static void read_redis(struct generation *g, struct settings *s)
+{
+    s->redis_eviction_refuse = true;
+    if (!get_bool(g, "redis"))
+        return;
+    enter(g, "redis");
+    s->redis_url = get_text(g, "url");
+    s->redis_timeout = get_number(g, "timeout");
+    s->redis_connect_timeout = get_number(g, "connect_timeout");
+    s->redis_hash_tags = get_bool(g, "hash_tags");
+    const char *eviction = get_text(g, "eviction");
+    s->redis_eviction_refuse = eviction == NULL || strcmp(eviction, "refuse") == 0;
+    leave(g);
+}
+
+static void read_limits(struct generation *g, struct settings *s)
+{
+    enter(g, "timeouts");
+    s->timeouts.head = get_number(g, "head");
+    s->timeouts.body = get_number(g, "body");
+    s->timeouts.keepalive = get_number(g, "keepalive");
+    s->timeouts.write = get_number(g, "write");
+    s->timeouts.drain = get_number(g, "drain");
+    leave(g);
+    enter(g, "limits");
+    s->parse.head = get_number(g, "head");
+    s->parse.url = get_number(g, "url");
+    s->parse.fields = (uint32_t)get_number(g, "fields");
+    s->connections = (uint32_t)get_number(g, "connections");
+    s->pipelined = get_number(g, "pipelined");
+    leave(g);
+    enter(g, "upstream");
+    s->upstream.idle = (uint32_t)get_number(g, "keepalive");
+    s->upstream.idle_ms = get_number(g, "keepalive_timeout");
+    s->upstream.connections = (uint32_t)get_number(g, "connections");
+    leave(g);
+}
+
+static void read_settings(struct generation *g)
+{
+    struct settings *s = &g->settings;
+    read_listen(g, s);
+    read_redis(g, s);
+    read_limits(g, s);
+    s->data_dir = get_text(g, "data_dir");
+    s->run_dir = get_text(g, "run_dir");
+    s->via = get_text(g, "via");
+    enter(g, "log");
+    s->log_level = get_text(g, "level");
+    s->access_log = get_bool(g, "access");
+    leave(g);
+}
+
+/* --- routes --- */
+
+static int read_target(struct generation *g, struct route *r, bool check_only, struct buf *faults)
+{
+    if (enter(g, "targets") == 0) {
+        leave(g);
+        return 0;
+    }
+    lua_rawgeti(g->L, -1, 1);
+    struct target *t = arena_zalloc(&g->arena, sizeof *t);
+    t->provider = get_text(g, "provider");
+    t->model = get_text(g, "model");
+    t->url_text = get_text(g, "url");
+    t->preserve_host = get_bool(g, "preserve_host");
+    t->set = get_headers(g, "headers", &t->nset);
+    lua_pop(g->L, 1);
+    leave(g);
+    const char *wrong = url_parse(&g->arena, slice_of(t->url_text), &t->url);
+    if (wrong == NULL && t->url.tls)
+        wrong = "https targets are not supported yet";
+    if (wrong != NULL) {
+        buf_printf(faults, "route %s: target %s: %s\n", r->name, t->url_text, wrong);
+        return -1;
+    }
+    r->target = t;
+    if (!check_only)
+        t->origin = upstream_origin(g->sv->upstream, &t->url);
+    return 0;
+}
+
+static void read_paths(struct generation *g, const struct route *r)
+{
+    uint32_t n = enter(g, "paths");
+    for (uint32_t i = 0; i < n; i++) {
+        lua_rawgeti(g->L, -1, (int)i + 1);
+        const char *kind = get_text(g, "kind");
+        routes_add(g->table, r, slice_of(get_text(g, "path")), strcmp(kind, "prefix") == 0);
+        lua_pop(g->L, 1);
+    }
+    leave(g);
+}
+
+/* Adds one plugin's phases; the chain's entry is on top of the stack. */
+static void read_hooks(struct generation *g, struct route *r)
+{
+    static const char *const phases[PHASES] = { "access", "response", "body", "log" };
+    lua_State *L = g->L;
+    struct hook h = { .plugin = get_text(g, "name"), .skip_on_error = get_bool(g, "skip_on_error") };
+    for (int p = 0; p < PHASES; p++) {
+        enter(g, "plugin");
+        lua_getfield(L, -1, phases[p]);
+        lua_remove(L, -2);
+        if (lua_isnil(L, -1)) {
+            lua_pop(L, 1);
+            continue;
+        }
+        h.fn = generation_ref(g, L);
+        lua_getfield(L, -1, "conf");
+        h.conf = generation_ref(g, L);
+        r->hooks[p].v[r->hooks[p].n++] = h;
+    }
+}
+
+static void read_chain(struct generation *g, struct route *r)
+{
+    uint32_t n = enter(g, "chain");
+    for (int p = 0; p < PHASES; p++)
+        r->hooks[p].v = arena_alloc(&g->arena, (n + 1) * sizeof(struct hook));
+    for (uint32_t i = 0; i < n; i++) {
+        lua_rawgeti(g->L, -1, (int)i + 1);
+        read_hooks(g, r);
+        lua_pop(g->L, 1);
+    }
+    leave(g);
+}
+
+/* ctx.route: {name=, api=}. */
+static void make_lua_route(struct generation *g, struct route *r, const char *api)
+{
+    lua_createtable(g->L, 0, 2);
+    lua_pushstring(g->L, r->name);
+    lua_setfield(g->L, -2, "name");
+    lua_pushstring(g->L, api);
+    lua_setfield(g->L, -2, "api");
+    r->lua_ref = generation_ref(g, g->L);
+}
+
+static int read_route(struct generation *g, struct route *r, bool check_only, struct buf *faults)
+{
+    const char *api = get_text(g, "api"), *half_close = get_text(g, "half_close");
+    r->name = get_text(g, "name");
+    llm_api_of_name(slice_of(api), &r->api);
+    r->hosts = get_texts(g, "hosts", &r->nhosts);
+    for (uint32_t i = 0; i < r->nhosts; i++) {
+        if (r->hosts[i][0] == '*')
+            r->hosts[i]++; /* "*.x" as ".x" */
+    }
+    r->methods = get_texts(g, "methods", &r->nmethods);
+    r->required = get_headers(g, "headers", &r->nrequired);
+    r->strip_prefix = get_bool(g, "strip_prefix");
+    r->half_close_answer = half_close != NULL && strcmp(half_close, "answer") == 0;
+    enter(g, "timeouts");
+    r->timeouts = (struct route_timeouts){ get_number(g, "connect"), get_number(g, "first_byte"), get_number(g, "idle"),
+        get_number(g, "body") };
+    leave(g);
+    enter(g, "limits");
+    r->body_limit = get_number(g, "body");
+    leave(g);
+    make_lua_route(g, r, api);
+    read_chain(g, r);
+    read_paths(g, r);
+    return read_target(g, r, check_only, faults);
+}
+
+int generation_read(struct generation *g, bool check_only, struct buf *faults)
+{
+    int err = 0;
+    lua_getfield(g->L, LUA_REGISTRYINDEX, "tollgate.config");
+    read_settings(g);
+    g->table = routes_new();
+    uint32_t n = enter(g, "routes");
+    g->routes = arena_zalloc(&g->arena, (n + 1) * sizeof *g->routes);
+    for (g->nroutes = 0; g->nroutes < n; g->nroutes++) {
+        struct route *r = &g->routes[g->nroutes];
+        r->order = g->nroutes;
+        lua_rawgeti(g->L, -1, (int)g->nroutes + 1);
+        if (read_route(g, r, check_only, faults) != 0)
+            err = -1;
+        lua_pop(g->L, 1);
+    }
+    leave(g);
+    leave(g);
+    return err;
+}
+
+void generation_read_undo(struct generation *g, struct route *r)
+{
+    for (int p = 0; p < PHASES; p++) {
+        for (uint32_t i = 0; i < r->hooks[p].n; i++) {
+            generation_unref(g, r->hooks[p].v[i].fn);
+            generation_unref(g, r->hooks[p].v[i].conf);
+        }
+    }
+    generation_unref(g, r->lua_ref);
+    if (r->target != NULL && r->target->origin != NULL)
+        origin_release(r->target->origin);
+}

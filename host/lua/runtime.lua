@@ -1,0 +1,166 @@
+-- What runs first in every generation's Lua state: coroutines that let a host wait pass outwards, globals that cannot be
+-- made by accident, and the loading of configuration and plugins. The host calls the functions of the table returned.
+local WAIT = ...
+
+local M = {}
+
+-- A wait of the host leaves a coroutine by a yield of WAIT. A plugin's own coroutine hands it on to whoever resumed it, so
+-- tg.timer.sleep and the like work at any depth.
+local resume, yield, create = coroutine.resume, coroutine.yield, coroutine.create
+local error, type = error, type
+
+local function pass(co, ok, first, ...)
+  if ok and first == WAIT then
+    return pass(co, resume(co, yield(WAIT)))
+  end
+  return ok, first, ...
+end
+
+function coroutine.resume(co, ...)
+  return pass(co, resume(co, ...))
+end
+
+local function unwrap(ok, ...)
+  if not ok then
+    error((...), 0)
+  end
+  return ...
+end
+
+function coroutine.wrap(fn)
+  local co = create(fn)
+  return function(...)
+    return unwrap(pass(co, resume(co, ...)))
+  end
+end
+
+local function read(path)
+  local file, err = io.open(path, "rb")
+  if not file then
+    return nil, err
+  end
+  local text = file:read("*a")
+  file:close()
+  if not text then
+    return nil, path .. ": cannot be read"
+  end
+  return text
+end
+
+local function exists(path)
+  local file = io.open(path, "rb")
+  if file then
+    file:close()
+  end
+  return file ~= nil
+end
+
+--- Loads a plugin file; a fault names file and line.
+local function load_file(path)
+  local chunk, err = loadfile(path)
+  if not chunk then
+    return nil, err
+  end
+  local ok, plugin = xpcall(chunk, function(message)
+    return type(message) == "string" and message or ("error of type " .. type(message))
+  end)
+  if not ok then
+    return nil, plugin
+  end
+  if type(plugin) ~= "table" then
+    return nil, path .. ": a plugin file must return a table, not " .. type(plugin)
+  end
+  return plugin
+end
+
+local function find(dirs, name)
+  for _, dir in ipairs(dirs) do
+    for _, path in ipairs { dir .. "/" .. name .. ".lua", dir .. "/" .. name .. "/init.lua" } do
+      if exists(path) then
+        return path
+      end
+    end
+  end
+end
+
+local function loader(dirs, known)
+  local loaded = {}
+  return function(name)
+    if loaded[name] then
+      return loaded[name]
+    end
+    local path = find(dirs, name)
+    if not path then
+      return nil, nil, known
+    end
+    local plugin, fault = load_file(path)
+    if not plugin then
+      return nil, fault
+    end
+    for _, phase in ipairs { "init", "stop", "access", "response", "body", "log" } do
+      local kind = type(plugin[phase])
+      if kind ~= "nil" and kind ~= "function" then
+        return nil, ("%s: %s must be a function, not %s"):format(path, phase, kind)
+      end
+    end
+    loaded[name] = plugin
+    return plugin
+  end
+end
+
+local function set_paths(dirs)
+  local parts = {}
+  for _, dir in ipairs(dirs) do
+    parts[#parts + 1] = dir .. "/?.lua"
+    parts[#parts + 1] = dir .. "/?/init.lua"
+  end
+  package.path = table.concat(parts, ";") .. ";" .. package.path
+end
+
+--- Loads the configuration and its plugins.
+-- @tparam string path of gateway.lua
+-- @tparam string shipped folder of the plugins that ship
+-- @tparam {string,...} known names of the plugins that ship, for suggestions
+-- @treturn table the resolved configuration, or nil
+-- @treturn string faults, one a line
+function M.load(path, shipped, known)
+  local config = require "tollgate.config"
+  local function text_of(faults)
+    local lines = {}
+    for i, fault in ipairs(faults) do
+      lines[i] = config.format(fault)
+    end
+    return table.concat(lines, "\n")
+  end
+  local conf, faults = config.load(path, { env = os.getenv, read = read })
+  if not conf then
+    return nil, text_of(faults)
+  end
+  local dirs = {}
+  for i, dir in ipairs(conf.plugin_path) do
+    dirs[i] = dir
+  end
+  dirs[#dirs + 1] = shipped
+  set_paths(dirs)
+  conf, faults = config.resolve_plugins(conf, loader(dirs, known))
+  if not conf then
+    return nil, text_of(faults)
+  end
+  return conf
+end
+
+--- The effective configuration as Lua text, secrets masked.
+function M.print(conf)
+  return require("tollgate.config").print(conf)
+end
+
+--- From now on an assignment to an undeclared global is an error that names its place.
+function M.seal()
+  setmetatable(_G, {
+    __newindex = function(_, name)
+      error(("assignment to the undeclared global '%s'; write: local %s"):format(tostring(name), tostring(name)), 2)
+    end,
+  })
+end
+
+return M

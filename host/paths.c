@@ -1,0 +1,53 @@
+/* See paths.h. */
+#include "paths.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int is_home(const char *dir)
+{
+    char probe[PATH_MAX + 32];
+    snprintf(probe, sizeof probe, "%s/scripts/redis/admit.lua", dir);
+    return access(probe, R_OK) == 0;
+}
+
+const char *paths_home(char *out, size_t size)
+{
+    const char *home = getenv("TOLLGATE_HOME");
+    char exe[PATH_MAX];
+    if (home != NULL && home[0] != '\0') {
+        snprintf(out, size, "%s", home);
+        return out;
+    }
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    if (n > 0) {
+        exe[n] = '\0';
+        char *slash = strrchr(exe, '/');
+        *slash = '\0';
+        snprintf(out, size, "%s/../share/tollgate", exe);
+        if (is_home(out))
+            return out;
+    }
+    snprintf(out, size, "%s", is_home(TOLLGATE_DATA_DIR) ? TOLLGATE_DATA_DIR : TOLLGATE_SOURCE_DIR);
+    return out;
+}
+
+int paths_make(const char *dir)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", dir);
+    for (char *p = path + 1; *p != '\0'; p++) {
+        if (*p != '/')
+            continue;
+        *p = '\0';
+        if (mkdir(path, 0755) != 0 && errno != EEXIST)
+            return -errno;
+        *p = '/';
+    }
+    return mkdir(path, 0700) != 0 && errno != EEXIST ? -errno : 0;
+}

@@ -1,0 +1,13 @@
+/* Where the files that ship with the program are: $TOLLGATE_HOME, else share/tollgate beside the binary's folder, else the
+ * source tree that it was built from. */
+#ifndef TOLLGATE_PATHS_H
+#define TOLLGATE_PATHS_H
+
+#include <stddef.h>
+
+/* Writes the folder that holds "plugins" and "scripts/redis"; returns out. */
+const char *paths_home(char *out, size_t size);
+/* mkdir -p. 0, or a negative UV_E*. */
+int paths_make(const char *dir);
+
+#endif

@@ -1,0 +1,77 @@
+/* Which route serves a request. Candidates are found by path in a hash table (the exact path, then each prefix that ends
+ * in '/'), so the number of routes does not matter; among them the most specific host wins, then the exact or longest path, then the
+ * number of required headers, then the order of the configuration. */
+#ifndef TOLLGATE_ROUTE_H
+#define TOLLGATE_ROUTE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "headers.h"
+#include "llm.h"
+#include "message.h"
+#include "upstream.h"
+
+enum phase { PHASE_ACCESS, PHASE_RESPONSE, PHASE_BODY, PHASE_LOG, PHASES };
+
+/* One plugin's function on one route, as registry references of the generation's Lua state. */
+struct hook {
+    int fn, conf;
+    const char *plugin;
+    bool skip_on_error;
+};
+
+struct hooks {
+    struct hook *v;
+    uint32_t n;
+};
+
+struct target {
+    const char *provider, *model; /* model may be NULL */
+    const char *url_text;
+    struct url url;
+    struct origin *origin;        /* held */
+    struct header *set;           /* headers set, or removed where value.p is NULL */
+    uint32_t nset;
+    bool preserve_host;
+};
+
+struct route_timeouts {
+    uint64_t connect, first_byte, idle, body; /* ms */
+};
+
+struct route {
+    const char *name;
+    enum llm_api api;
+    const char **hosts;   /* lower case; "*.x" as ".x" */
+    uint32_t nhosts;
+    const char **methods;
+    uint32_t nmethods;
+    struct header *required; /* value.p NULL: present with any value */
+    uint32_t nrequired;
+    bool strip_prefix, half_close_answer;
+    struct route_timeouts timeouts;
+    uint64_t body_limit;  /* bytes */
+    struct target *target; /* NULL: plugins answer */
+    struct hooks hooks[PHASES];
+    int lua_ref;          /* ctx.route */
+    uint32_t order;
+};
+
+struct routes; /* the table */
+
+struct routes *routes_new(void);
+void routes_free(struct routes *t);
+/* `path` is "/exact" or "/prefix/" with is_prefix. route and path are borrowed and outlive the table. */
+void routes_add(struct routes *t, const struct route *route, struct slice path, bool is_prefix);
+
+struct route_match {
+    const struct route *route; /* NULL: none */
+    size_t prefix;             /* bytes of the path that strip_prefix removes */
+    bool method_mismatch;      /* a path matched, no method: 405 */
+};
+struct route_match routes_match(const struct routes *t, const struct request *req);
+/* The methods of all routes that match but for the method, as the value of Allow. */
+struct slice routes_allow(const struct routes *t, const struct request *req, struct arena *a);
+
+#endif

@@ -1,0 +1,30 @@
+/* What a worker has one of, for those who serve requests. Owned by the worker; outlives every generation. */
+#ifndef TOLLGATE_SERVICES_H
+#define TOLLGATE_SERVICES_H
+
+#include <stdbool.h>
+
+#include "counters.h"
+#include "loop.h"
+#include "quota.h"
+#include "rds.h"
+#include "resolve.h"
+#include "upstream.h"
+
+struct services {
+    struct loop *loop;
+    struct resolve *resolve;
+    struct upstream *upstream;
+    struct rds *rds;      /* NULL in tools that have no Redis */
+    struct quota *quota;  /* NULL likewise */
+    struct buf *access_log; /* lines of this turn; NULL where switched off */
+    struct deferred *access_flush;
+    struct counters counters;
+    uint32_t exchanges;   /* alive */
+    uint32_t leaks;       /* found so far */
+    bool draining;        /* answers say that their connection ends */
+    bool hash_tags;
+    const char *via;      /* pseudonym in Via, or NULL */
+};
+
+#endif
