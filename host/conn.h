@@ -1,0 +1,34 @@
+/* One client's connection: requests out of its bytes, one exchange at a time, keep-alive and pipelining. It owns the socket,
+ * the parser and the deadlines of head, body, idle time and writing; the exchange owns everything else.
+ *
+ * The socket stays readable while an answer is owed (libuv reports no reset once reading is stopped); what a
+ * client pipelines meanwhile is held, up to a limit. */
+#ifndef TOLLGATE_CONN_H
+#define TOLLGATE_CONN_H
+
+#include "exchange.h"
+
+struct conn;
+
+/* What connections need of their listener. */
+struct conn_owner {
+    struct services *sv;
+    /* The generation for the next request. */
+    struct generation *(*generation)(void *self);
+    /* Starts an exchange whose head is complete: exchange_begin, or the admin's own. */
+    void (*begin)(struct exchange *x);
+    void (*closed)(void *self, struct conn *c);
+    void *self;
+};
+
+/* Takes the stream. The owner is borrowed and outlives the connection. */
+struct conn *conn_new(struct stream *s, const struct conn_owner *owner);
+/* Its place in the owner's list. */
+uint32_t conn_slot(const struct conn *c);
+void conn_set_slot(struct conn *c, uint32_t slot);
+/* Drain: an idle connection ends now, a busy one behind its answer. */
+void conn_drain(struct conn *c);
+/* The drain's limit: ends at once. */
+void conn_abort(struct conn *c);
+
+#endif

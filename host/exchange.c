@@ -1,0 +1,219 @@
+/* See exchange.h: how an exchange begins and ends. */
+#include "exchange.h"
+
+#include <lauxlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "api.h"
+#include "log.h"
+#include "mem.h"
+
+#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+
+static void on_finish(struct deferred *d);
+static void on_produce(struct deferred *d);
+static void exchange_over(struct exchange *x);
+
+/* 21 characters: milliseconds since the epoch and 60 random bits, in Crockford's base 32 (as ULIDs sort by time). */
+static void make_id(char out[24])
+{
+    static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
+    static uint64_t state[2];
+    if (state[0] == 0) {
+        ssize_t got = getrandom(state, sizeof state, 0);
+        (void)got;
+        state[0] |= 1;
+    }
+    uint64_t a = state[0], b = state[1]; /* xorshift128+, seeded by the kernel */
+    state[0] = b;
+    a ^= a << 23;
+    state[1] = a ^ b ^ (a >> 18) ^ (b >> 5);
+    uint64_t random = state[1] + b, ms = (uint64_t)loop_wall_ms();
+    for (int i = 8; i >= 0; i--, ms >>= 5)
+        out[i] = digits[ms & 31];
+    for (int i = 20; i >= 9; i--, random >>= 5)
+        out[i] = digits[random & 31];
+    out[21] = '\0';
+}
+
+struct exchange *exchange_new(struct services *sv, struct generation *gen, const struct client *client)
+{
+    struct exchange *x = mem_zalloc(sizeof *x);
+    x->sv = sv;
+    x->gen = gen;
+    x->client = *client;
+    x->client_here = true;
+    x->begun = loop_now(sv->loop);
+    x->begun_wall = loop_wall_ms();
+    x->ctx_ref = x->producer_ref = LUA_NOREF;
+    x->finish.run = on_finish;
+    x->produce.run = on_produce;
+    arena_init(&x->arena);
+    make_id(x->id);
+    generation_hold(gen);
+    sv->exchanges++;
+    return x;
+}
+
+static void exchange_free(struct exchange *x)
+{
+    struct services *sv = x->sv;
+    struct generation *gen = x->gen;
+    exchange_drop_tasks(x);
+    api_ctx_release(x);
+    if (x->reader != NULL)
+        llm_reader_free(x->reader);
+    mem_free(x->llm);
+    timer_deinit(sv->loop, &x->timer);
+    loop_undefer(sv->loop, &x->finish);
+    loop_undefer(sv->loop, &x->produce);
+    buf_deinit(&x->body);
+    buf_deinit(&x->pending);
+    buf_deinit(&x->head_out);
+    buf_deinit(&x->tail);
+    buf_deinit(&x->edited);
+    if (x->producer_ref != LUA_NOREF)
+        generation_unref(gen, x->producer_ref);
+    arena_deinit(&x->arena);
+    mem_free(x);
+    sv->exchanges--;
+    generation_release(gen);
+}
+
+void exchange_forget(struct exchange *x)
+{
+    x->client_here = false;
+    exchange_free(x);
+}
+
+void exchange_reject(struct exchange *x, int status, const char *message)
+{
+    x->sv->counters.requests++;
+    x->req.keep_alive = false;
+    x->body_done = true;
+    if (x->req.method.p == NULL)
+        x->req.method = SLICE("-");
+    if (x->req.path.p == NULL)
+        x->req.path = SLICE("-");
+    exchange_error(x, status, NULL, message);
+}
+
+static void answer_no_method(struct exchange *x)
+{
+    struct slice allow = routes_allow(x->gen->table, &x->req, &x->arena);
+    exchange_error_with(x, 405, "method_not_allowed", "This path does not take this method.", SLICE("allow"),
+        allow); /* RFC 9110, section 15.5.6 */
+}
+
+void exchange_begin(struct exchange *x)
+{
+    x->sv->counters.requests++;
+    struct route_match m = routes_match(x->gen->table, &x->req);
+    if (m.route == NULL) {
+        if (m.method_mismatch)
+            answer_no_method(x);
+        else
+            exchange_error(x, 404, "not_found", "No route matches this host and path.");
+        return;
+    }
+    x->route = m.route;
+    x->prefix = m.route->strip_prefix ? m.prefix : 0;
+    if (x->req.framing == FRAMING_LENGTH && x->req.length > m.route->body_limit) {
+        exchange_error(x, 413, "request_too_large", "The request body is larger than this route allows.");
+        return;
+    }
+    if (x->body_seen > m.route->body_limit) {
+        exchange_error(x, 413, "request_too_large", "The request body is larger than this route allows.");
+        return;
+    }
+    x->stage = STAGE_ACCESS;
+    exchange_phase_run(x, PHASE_ACCESS);
+}
+
+void exchange_phase_done(struct exchange *x)
+{
+    switch (x->phase) {
+    case PHASE_ACCESS:
+        exchange_origin_start(x);
+        break;
+    case PHASE_RESPONSE:
+        exchange_answer_go(x);
+        break;
+    case PHASE_LOG:
+        exchange_over(x);
+        break;
+    default:
+        break;
+    }
+}
+
+static void on_produce(struct deferred *d)
+{
+    exchange_produce(CONTAINER(d, struct exchange, produce));
+}
+
+/* --- the end --- */
+
+void exchange_client_gone(struct exchange *x)
+{
+    x->client_here = false;
+    if (x->stage < STAGE_TAIL) {
+        x->sv->counters.client_gone++;
+        exchange_finish(x, ENDED_CLIENT_GONE);
+    }
+}
+
+void exchange_finish(struct exchange *x, enum ended how)
+{
+    if (x->stage >= STAGE_TAIL)
+        return;
+    x->stage = STAGE_TAIL;
+    x->ended = how;
+    x->ended_at = loop_now(x->sv->loop);
+    timer_stop(&x->timer);
+    loop_undefer(x->sv->loop, &x->produce);
+    exchange_unwant_whole(x);
+    if (x->origin_wait != NULL)
+        upstream_cancel(x->origin_wait);
+    x->origin_wait = NULL;
+    exchange_origin_let_go(x, how == ENDED_OK && x->origin_complete);
+    exchange_drop_tasks(x);
+    exchange_settle(x);
+    loop_defer(x->sv->loop, &x->finish, LOOP_FINISH);
+}
+
+/* Behind the turn's writes to Redis: the last bytes may go. */
+static void on_finish(struct deferred *d)
+{
+    struct exchange *x = CONTAINER(d, struct exchange, finish);
+    if (x->client_here) {
+        enum client_after after = x->keep_alive ? CLIENT_KEEP : CLIENT_CLOSE;
+        if (x->ended == ENDED_OK) {
+            struct slice last[2] = { buf_slice(&x->head_out), buf_slice(&x->tail) };
+            x->client.ops->send(x->client.self, last, 2);
+        } else {
+            after = x->framing == FRAMING_CLOSE ? CLIENT_RESET : CLIENT_ABORT;
+        }
+        x->client_here = false;
+        x->client.ops->done(x->client.self, after);
+    }
+    exchange_log(x);
+    x->stage = STAGE_LOG;
+    if (x->route == NULL)
+        exchange_over(x);
+    else
+        exchange_phase_run(x, PHASE_LOG);
+}
+
+static void exchange_over(struct exchange *x)
+{
+    exchange_free(x);
+}
+
+const char *exchange_ended_name(enum ended e)
+{
+    static const char *const names[] = { "ok", "client_gone", "origin_cut", "timeout", "plugin_error", "shutdown" };
+    return names[e];
+}

@@ -1,0 +1,211 @@
+/* One request from its first byte to its log line. The exchange owns the request, its body where it is held, the
+ * connection to the origin, the coroutine of its plugins and its admission; whatever happens, all of it ends in
+ * exchange_finish, once.
+ *
+ *   HEAD → ACCESS → ORIGIN → RESPONSE → RELAY → TAIL → LOG → gone
+ *
+ * An answer that does not come from the origin (a plugin's, or the gateway's own error) joins at RESPONSE. In TAIL the
+ * settlement goes to Redis before the last bytes go to the client.
+ *
+ * Files: exchange.c (life), exchange_body.c (the request's body), exchange_phase.c (plugins), exchange_origin.c (the origin),
+ * exchange_answer.c (to the client), exchange_log.c (charge and access log). */
+#ifndef TOLLGATE_EXCHANGE_H
+#define TOLLGATE_EXCHANGE_H
+
+#include "generation.h"
+#include "llm.h"
+#include "message.h"
+#include "meter.h"
+#include "route.h"
+#include "services.h"
+#include "task.h"
+
+enum { EXCHANGE_WINDOW = 65536 }; /* bytes that may wait for a slower side */
+
+struct exchange;
+
+enum client_after {
+    CLIENT_KEEP,   /* the answer is complete; the connection may serve the next request */
+    CLIENT_CLOSE,  /* complete, but the connection ends */
+    CLIENT_ABORT,  /* incomplete, which the framing shows */
+    CLIENT_RESET   /* incomplete, which only a reset shows */
+};
+
+/* What an exchange needs of its client's connection. */
+struct client_ops {
+    void (*send)(void *self, const struct slice *v, unsigned n);
+    size_t (*queued)(void *self);
+    /* Whether more of the request's body may come. */
+    void (*want_body)(void *self, bool wanted);
+    /* The exchange is over for the client, which forgets it. */
+    void (*done)(void *self, enum client_after after);
+};
+
+struct client {
+    const struct client_ops *ops;
+    void *self;
+    const char *address; /* text; "" for a Unix socket */
+    int port;
+};
+
+enum stage { STAGE_HEAD, STAGE_ACCESS, STAGE_ORIGIN, STAGE_RESPONSE, STAGE_RELAY, STAGE_TAIL, STAGE_LOG };
+
+enum ended {
+    ENDED_OK,
+    ENDED_CLIENT_GONE,  /* the client left before the answer's end */
+    ENDED_ORIGIN_CUT,   /* the origin's answer broke off after its head */
+    ENDED_TIMEOUT,      /* the origin fell silent after its head */
+    ENDED_PLUGIN_ERROR, /* a plugin raised after the head was sent */
+    ENDED_SHUTDOWN      /* the drain's limit came first */
+};
+
+enum source { SOURCE_NONE, SOURCE_ORIGIN, SOURCE_BYTES, SOURCE_FUNCTION };
+
+struct exchange {
+    struct services *sv;
+    struct generation *gen;        /* held */
+    const struct route *route;     /* NULL until matched */
+    struct client client;
+    bool client_here;
+    bool quiet;                    /* of the admin listener: not counted, not logged */
+    enum stage stage;
+    enum ended ended;
+    struct arena arena;
+    struct request req;
+    struct response res;
+    char id[24];
+    uint64_t begun, origin_begun, first_byte, ended_at; /* ms of the loop; 0: not come to */
+    int64_t begun_wall;            /* ms since the epoch */
+    size_t prefix;                 /* of the path, for strip_prefix */
+    struct timer timer;
+    struct exchange *next, **link; /* of all in this worker */
+
+    /* the request's body */
+    struct buf body;               /* what has come and not gone to the origin; all of it once `whole` */
+    uint64_t body_seen;
+    bool body_done, whole, paused, continued;
+    void (*on_whole)(void *arg);   /* who waits for the whole body */
+    void *on_whole_arg;
+
+    /* plugins */
+    struct task *task, *body_task, *log_task;
+    int ctx_ref;                   /* LUA_NOREF until a plugin runs */
+    enum phase phase;
+    uint32_t hook;
+    bool response_hooks_ran;
+    struct buf edited;             /* what the last body hook returned */
+
+    /* the origin */
+    struct upstream_wait *origin_wait;
+    struct upstream_conn *origin;
+    struct buf pending;            /* bytes of the origin that came while plugins wait */
+    bool head_sent_up, upload_done, retried, reached_origin, feeding, origin_complete, origin_surplus, origin_paused;
+    int origin_failure;            /* the connection failed while plugins wait */
+    int let_go;                    /* while feeding: what to do with the connection behind it */
+    uint64_t origin_keep_ms;       /* how long the origin keeps it idle; 0: not said */
+    uint64_t origin_limit_ms;      /* of the current wait, for the log */
+
+    /* the answer */
+    enum source source;
+    struct slice answer;           /* SOURCE_BYTES; in the arena */
+    int producer_ref;              /* SOURCE_FUNCTION */
+    bool producing, producer_blocked;
+    enum framing framing;          /* towards the client */
+    struct buf head_out, tail;
+    uint64_t length;               /* of FRAMING_LENGTH */
+    uint64_t relayed;              /* body bytes to the client */
+    bool head_sent, has_body, keep_alive;
+    struct deferred finish, produce;
+
+    /* accounting */
+    struct quota_wait *admission;
+    struct quota_grant *grant;
+    struct quota_limits limits;
+    struct quota_result verdict;
+    bool has_verdict;
+    const char *refusal;           /* the limit that refused, static; NULL */
+    bool metered;
+    struct llm_request *llm;
+    struct meter meter;
+    struct llm_reader *reader;
+    enum llm_body answer_body;
+    uint64_t used;
+    const char *missing_usage;     /* why the policy charged, static; NULL */
+};
+
+/* --- life (exchange.c) --- */
+
+/* A new exchange; its request may be parsed into x->req with x->arena. Holds the generation. */
+struct exchange *exchange_new(struct services *sv, struct generation *gen, const struct client *client);
+/* The head is in x->req, and as much of the body as came with it was given. Goes on by itself. */
+void exchange_begin(struct exchange *x);
+/* The head was refused by the parser: answers and closes. */
+void exchange_reject(struct exchange *x, int status, const char *message);
+/* The connection ended before a head was complete: nothing to answer, nothing to log. */
+void exchange_forget(struct exchange *x);
+/* The single way out. */
+void exchange_finish(struct exchange *x, enum ended how);
+const char *exchange_ended_name(enum ended e);
+
+/* --- from the client --- */
+
+void exchange_body(struct exchange *x, struct slice piece);
+void exchange_body_end(struct exchange *x);
+/* The client left. */
+void exchange_client_gone(struct exchange *x);
+/* The client took what was queued. */
+void exchange_client_drained(struct exchange *x);
+/* The client sends its body too slowly. */
+void exchange_body_timeout(struct exchange *x);
+/* The body's framing is broken. */
+void exchange_body_bad(struct exchange *x, int status, const char *message);
+
+/* --- the request's body (exchange_body.c) --- */
+
+/* Calls on_whole once the whole body is in x->body (never at once). True where it is already, without a call. Answers 413 by itself where the body
+ * is too large, and then calls nothing. */
+bool exchange_want_whole(struct exchange *x, void (*on_whole)(void *arg), void *arg);
+void exchange_unwant_whole(struct exchange *x);
+/* Says 100 Continue where the client waits for it. */
+void exchange_continue(struct exchange *x);
+/* Sends on what is in x->body, now that the origin is there. */
+void exchange_upload(struct exchange *x);
+
+/* --- answers (exchange_answer.c) --- */
+
+/* Makes the gateway's own error the answer, in the API's shape. Where the head was sent already the exchange is
+ * cut off. `code` and `message` as in llm_error. */
+void exchange_error(struct exchange *x, int status, const char *code, const char *message);
+/* The same with a header field more (name.p NULL: none). */
+void exchange_error_with(struct exchange *x, int status, const char *code, const char *message, struct slice name,
+    struct slice value);
+/* x->res, x->source and what belongs to it are set: runs the response phase and sends. */
+void exchange_answer(struct exchange *x);
+void exchange_answer_go(struct exchange *x);      /* behind the response phase */
+void exchange_relay(struct exchange *x, struct slice piece);
+void exchange_relay_end(struct exchange *x);
+void exchange_flush(struct exchange *x);          /* the head, where no body went with it */
+bool exchange_client_full(const struct exchange *x);
+
+/* --- the origin (exchange_origin.c) --- */
+
+void exchange_origin_start(struct exchange *x);
+void exchange_origin_resume(struct exchange *x);  /* behind the response phase, or once the client has drained */
+void exchange_origin_let_go(struct exchange *x, bool reuse);
+
+/* --- plugins (exchange_phase.c) --- */
+
+/* Runs the hooks of a phase; exchange_phase_done is called at once or later when all have run, unless one answered. */
+void exchange_phase_run(struct exchange *x, enum phase phase);
+void exchange_phase_done(struct exchange *x);     /* exchange.c */
+/* Runs the body hooks over a piece and emits what they make of it. False where one failed (the exchange was ended). */
+bool exchange_body_hooks(struct exchange *x, struct slice piece, bool last, void (*emit)(void *, struct slice));
+void exchange_produce(struct exchange *x);        /* SOURCE_FUNCTION: the next pieces */
+void exchange_drop_tasks(struct exchange *x);
+
+/* --- accounting (exchange_log.c) --- */
+
+void exchange_settle(struct exchange *x);
+void exchange_log(struct exchange *x);
+
+#endif

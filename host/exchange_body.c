@@ -1,0 +1,141 @@
+/* See exchange.h: the request's body on its way from the client to the origin.
+ *
+ * Until the origin is there, up to EXCHANGE_WINDOW bytes are held and the client is asked to pause; who asks for
+ * the whole body gets it, up to the route's limit. From then on each piece goes on as it comes, and the client pauses
+ * while the origin is slower. */
+#include "exchange.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static void pause_client(struct exchange *x, bool paused)
+{
+    if (x->paused == paused || !x->client_here)
+        return;
+    x->paused = paused;
+    x->client.ops->want_body(x->client.self, !paused);
+}
+
+void exchange_continue(struct exchange *x)
+{
+    if (!x->req.expect_continue || x->continued || x->head_sent || !x->client_here)
+        return;
+    x->continued = true;
+    if (x->body_seen > 0 || x->body_done)
+        return; /* the client did not wait */
+    struct slice line = SLICE("HTTP/1.1 100 Continue\r\n\r\n");
+    x->client.ops->send(x->client.self, &line, 1);
+}
+
+/* --- the whole of it --- */
+
+bool exchange_want_whole(struct exchange *x, void (*on_whole)(void *arg), void *arg)
+{
+    x->whole = true;
+    if (x->body_done)
+        return true;
+    x->on_whole = on_whole;
+    x->on_whole_arg = arg;
+    exchange_continue(x);
+    pause_client(x, false);
+    return false;
+}
+
+void exchange_unwant_whole(struct exchange *x)
+{
+    x->on_whole = NULL;
+}
+
+/* --- towards the origin --- */
+
+static void send_chunk(struct exchange *x, struct slice piece)
+{
+    char size[24];
+    struct slice v[3] = { { size, 0 }, piece, SLICE("\r\n") };
+    if (piece.n == 0)
+        return;
+    v[0].n = (size_t)snprintf(size, sizeof size, "%zx\r\n", piece.n);
+    stream_writev(x->origin->stream, v, 3);
+}
+
+static void send_up(struct exchange *x, struct slice piece)
+{
+    if (x->stage == STAGE_ORIGIN) /* the wait for the answer counts from the last byte that went up */
+        timer_set(x->sv->loop, &x->timer, x->route->timeouts.first_byte);
+    if (x->req.framing == FRAMING_CHUNKED)
+        send_chunk(x, piece);
+    else
+        stream_write(x->origin->stream, piece);
+}
+
+static void finish_up(struct exchange *x)
+{
+    if (x->upload_done)
+        return;
+    x->upload_done = true;
+    if (x->req.framing == FRAMING_CHUNKED)
+        stream_write(x->origin->stream, SLICE("0\r\n\r\n"));
+}
+
+void exchange_upload(struct exchange *x)
+{
+    if (x->origin == NULL || !x->head_sent_up || x->upload_done)
+        return;
+    send_up(x, buf_slice(&x->body));
+    if (!x->whole)
+        buf_clear(&x->body);
+    if (x->body_done) {
+        finish_up(x);
+        return;
+    }
+    exchange_continue(x);
+    pause_client(x, stream_queued(x->origin->stream) > EXCHANGE_WINDOW);
+}
+
+/* --- from the client --- */
+
+void exchange_body(struct exchange *x, struct slice piece)
+{
+    x->body_seen += piece.n;
+    if (x->stage >= STAGE_TAIL || x->upload_done)
+        return; /* nobody wants it any more */
+    if (x->route != NULL && x->body_seen > x->route->body_limit) {
+        exchange_error(x, 413, "request_too_large", "The request body is larger than this route allows.");
+        return;
+    }
+    if (x->origin != NULL && x->head_sent_up && !x->whole) {
+        send_up(x, piece);
+        pause_client(x, stream_queued(x->origin->stream) > EXCHANGE_WINDOW);
+        return;
+    }
+    buf_add_slice(&x->body, piece);
+    if (x->on_whole == NULL && x->stage != STAGE_HEAD && x->body.n >= EXCHANGE_WINDOW)
+        pause_client(x, true);
+}
+
+void exchange_body_end(struct exchange *x)
+{
+    x->body_done = true;
+    if (x->stage >= STAGE_TAIL)
+        return;
+    if (x->on_whole != NULL) {
+        void (*on_whole)(void *) = x->on_whole;
+        x->on_whole = NULL;
+        on_whole(x->on_whole_arg);
+        return;
+    }
+    if (x->origin != NULL && x->head_sent_up && !x->upload_done)
+        finish_up(x);
+}
+
+void exchange_body_timeout(struct exchange *x)
+{
+    x->req.keep_alive = false;
+    exchange_error(x, 408, "request_timeout", "The request body did not arrive in time.");
+}
+
+void exchange_body_bad(struct exchange *x, int status, const char *message)
+{
+    x->req.keep_alive = false;
+    exchange_error(x, status, "bad_request", message);
+}

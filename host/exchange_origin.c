@@ -1,0 +1,406 @@
+/* See exchange.h: the connection to the origin, what is sent on it and how its answer is read.
+ *
+ * The parser belongs to the connection and calls back here while it parses; the connection is therefore never
+ * let go in the middle of that (`feeding`), but behind it. */
+#include "exchange.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "log.h"
+
+enum { LET_GO_NOT, LET_GO_DROP, LET_GO_KEEP };
+
+static int on_head(void *arg);
+static int on_piece(void *arg, struct slice piece);
+static void on_message_end(void *arg);
+static void on_origin_read(void *arg, const char *bytes, size_t n);
+static void on_origin_end(void *arg, int err);
+static void on_origin_drain(void *arg);
+static void on_silence(struct timer *t);
+
+static const struct parse_events parse_events = { on_head, on_piece, on_message_end };
+static const struct stream_events origin_events = { on_origin_read, on_origin_end, on_origin_drain };
+
+#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+
+static void watch(struct exchange *x, uint64_t ms)
+{
+    x->timer.cb = on_silence;
+    x->origin_limit_ms = ms;
+    timer_set(x->sv->loop, &x->timer, ms);
+}
+
+/* --- letting go --- */
+
+/* How long the origin keeps an idle connection, less a second for the way; 0 where it says nothing. A request
+ * sent on a connection that the origin is closing is lost. */
+static uint64_t keep_ms(const struct exchange *x)
+{
+    struct slice v = headers_get_id(&x->res.headers, HEADER_KEEP_ALIVE);
+    for (size_t i = 0; i + 9 <= v.n; i++) {
+        if (strncasecmp(v.p + i, "timeout=", 8) != 0)
+            continue;
+        uint64_t s = 0;
+        for (i += 8; i < v.n && v.p[i] >= '0' && v.p[i] <= '9' && s < 100000; i++)
+            s = s * 10 + (uint64_t)(v.p[i] - '0');
+        return s <= 1 ? 1 : (s - 1) * 1000;
+    }
+    return 0;
+}
+
+void exchange_origin_let_go(struct exchange *x, bool reuse)
+{
+    struct upstream_conn *c = x->origin;
+    if (c == NULL)
+        return;
+    reuse = reuse && x->upload_done && !x->origin_surplus && x->res.keep_alive;
+    if (x->feeding) {
+        x->let_go = reuse ? LET_GO_KEEP : LET_GO_DROP;
+        return;
+    }
+    x->origin = NULL;
+    if (reuse)
+        upstream_put(c, x->origin_keep_ms);
+    else
+        upstream_drop(c);
+}
+
+static void failed(struct exchange *x, int status, const char *code, const char *message, const char *detail)
+{
+    x->sv->counters.origin_errors++;
+    log_write(LOG_WARN, x->id, "origin %s: %s", x->route->target->url_text, detail);
+    exchange_origin_let_go(x, false);
+    if (x->head_sent || x->stage >= STAGE_RELAY)
+        exchange_finish(x, status == 504 ? ENDED_TIMEOUT : ENDED_ORIGIN_CUT);
+    else
+        exchange_error(x, status, code, message);
+}
+
+static void on_silence(struct timer *t)
+{
+    struct exchange *x = CONTAINER(t, struct exchange, timer);
+    char detail[96];
+    snprintf(detail, sizeof detail, "sent nothing for %" PRIu64 " ms", x->origin_limit_ms);
+    failed(x, 504, "origin_timeout", "The origin did not answer in time.", detail);
+}
+
+/* --- what goes up --- */
+
+static void add_forwarded(struct exchange *x, struct headers *h, const struct target *t)
+{
+    struct slice before = headers_get_id(h, HEADER_X_FORWARDED_FOR);
+    struct slice client = slice_of(x->client.address[0] != '\0' ? x->client.address : "unknown");
+    /* Nobody is trusted yet to name other clients: what came is replaced, not extended. */
+    (void)before;
+    headers_set(h, SLICE("x-forwarded-for"), arena_dup(&x->arena, client));
+    headers_set(h, SLICE("x-forwarded-proto"), SLICE("http"));
+    if (x->req.authority.n > 0)
+        headers_set(h, SLICE("x-forwarded-host"), x->req.authority);
+    else
+        headers_remove_id(h, HEADER_X_FORWARDED_HOST);
+    headers_remove_id(h, HEADER_FORWARDED);
+    headers_set(h, SLICE("host"), t->preserve_host && x->req.authority.n > 0 ? x->req.authority : t->url.authority);
+    if (headers_get_id(h, HEADER_X_REQUEST_ID).p == NULL)
+        headers_add(h, SLICE("x-request-id"), slice_of(x->id));
+}
+
+static void add_via(struct exchange *x, struct headers *h, int minor)
+{
+    if (x->sv->via != NULL)
+        headers_add(h, SLICE("via"), arena_printf(&x->arena, "1.%d %s", minor, x->sv->via)); /* RFC 9110, section 7.6.3 */
+}
+
+static struct slice target_of(struct exchange *x)
+{
+    const struct target *t = x->route->target;
+    struct slice path = x->req.path;
+    if (x->prefix > 0) { /* keeps the '/' that ends the prefix */
+        path.p += x->prefix - 1;
+        path.n -= x->prefix - 1;
+    }
+    if (t->url.path.n == 0 && x->req.query.p == NULL)
+        return path;
+    return arena_printf(&x->arena, "%.*s%.*s%s%.*s", (int)t->url.path.n, t->url.path.p, (int)path.n, path.p,
+        x->req.query.p != NULL ? "?" : "", (int)x->req.query.n, x->req.query.p != NULL ? x->req.query.p : "");
+}
+
+static void prepare_head(struct exchange *x)
+{
+    const struct target *t = x->route->target;
+    struct headers *h = &x->req.headers;
+    headers_remove_hop_by_hop(h);
+    headers_remove_id(h, HEADER_EXPECT);
+    add_forwarded(x, h, t);
+    add_via(x, h, x->req.minor);
+    if (x->metered) /* an answer that is read must not be encoded */
+        headers_set(h, SLICE("accept-encoding"), SLICE("identity"));
+    for (uint32_t i = 0; i < t->nset; i++) {
+        if (t->set[i].value.p != NULL)
+            headers_set(h, t->set[i].name, t->set[i].value);
+        else
+            headers_remove(h, t->set[i].name);
+    }
+    if (x->whole) { /* it may have been edited */
+        x->req.framing = x->req.framing == FRAMING_NONE && x->body.n == 0 ? FRAMING_NONE : FRAMING_LENGTH;
+        x->req.length = x->body.n;
+    }
+}
+
+static void send_request(struct exchange *x)
+{
+    struct upstream_conn *c = x->origin;
+    struct buf head;
+    buf_init(&head);
+    message_write_request(&head, &x->req, target_of(x), false);
+    x->head_sent_up = true;
+    x->reached_origin = true;
+    if (x->req.framing == FRAMING_NONE)
+        x->upload_done = true;
+    if (x->body_done && x->req.framing == FRAMING_LENGTH) { /* in one write */
+        struct slice v[2] = { buf_slice(&head), buf_slice(&x->body) };
+        stream_writev(c->stream, v, 2);
+        x->upload_done = true;
+    } else {
+        stream_write(c->stream, buf_slice(&head));
+        exchange_upload(x);
+    }
+    buf_deinit(&head);
+}
+
+static void begin_on(struct exchange *x, struct upstream_conn *c)
+{
+    x->origin = c;
+    c->arg = x;
+    if (c->parser == NULL)
+        c->parser = parser_new_response(&x->gen->settings.parse, &parse_events, c);
+    parser_next_response(c->parser, &x->res, &x->arena, x->req.method);
+    send_request(x);
+    stream_start(c->stream, &origin_events, c);
+    watch(x, x->route->timeouts.first_byte);
+}
+
+static void on_connection(void *arg, struct upstream_conn *c, int err)
+{
+    struct exchange *x = arg;
+    char detail[160];
+    x->origin_wait = NULL;
+    if (c != NULL) {
+        if (c->uses == 1)
+            x->sv->counters.origin_connections++;
+        begin_on(x, c);
+        return;
+    }
+    snprintf(detail, sizeof detail, "cannot connect: %s", uv_strerror(err));
+    if (err == UV_ETIMEDOUT)
+        failed(x, 504, "origin_timeout", "The origin could not be reached in time.", detail);
+    else
+        failed(x, 502, "origin_unreachable", "The origin could not be reached.", detail);
+}
+
+static void connect_origin(struct exchange *x, bool fresh)
+{
+    struct origin *o = x->route->target->origin;
+    struct upstream_conn *c = fresh ? NULL : upstream_take(o);
+    x->stage = STAGE_ORIGIN;
+    x->origin_begun = loop_now(x->sv->loop);
+    if (c != NULL)
+        begin_on(x, c);
+    else
+        x->origin_wait = upstream_get(o, x->route->timeouts.connect, fresh, on_connection, x);
+}
+
+void exchange_origin_start(struct exchange *x)
+{
+    if (x->route->target == NULL) {
+        exchange_error(x, 500, "no_target", "No plugin answered this request and the route has no target.");
+        return;
+    }
+    prepare_head(x);
+    connect_origin(x, false);
+}
+
+/* --- what comes back --- */
+
+/* The origin closed a connection that had been idle, without a byte of an answer: the request was most likely
+ * never seen. It is sent once more where that is safe: no body has gone, and the method is idempotent
+ * (RFC 9112, section 9.3.1). */
+static bool retry(struct exchange *x)
+{
+    bool safe = x->origin->uses > 1 && !x->retried && message_idempotent(x->req.method)
+        && x->req.framing == FRAMING_NONE && !parser_busy(x->origin->parser);
+    if (!safe)
+        return false;
+    x->retried = true;
+    exchange_origin_let_go(x, false);
+    x->head_sent_up = x->upload_done = false;
+    connect_origin(x, true);
+    return true;
+}
+
+static void forward_interim(struct exchange *x)
+{
+    struct buf out;
+    if (x->res.status != 103 || x->req.minor == 0 || !x->client_here)
+        return; /* 100 and 102 are between the origin and us */
+    buf_init(&out);
+    headers_remove_hop_by_hop(&x->res.headers);
+    message_write_response(&out, &x->res, false, false);
+    struct slice v = buf_slice(&out);
+    x->client.ops->send(x->client.self, &v, 1);
+    buf_deinit(&out);
+}
+
+/* The answer's head. Returns non-zero where parsing has to stop behind it: plugins wait, or it is over. */
+static int on_head(void *arg)
+{
+    struct upstream_conn *c = arg;
+    struct exchange *x = c->arg;
+    if (x->res.status == 101) {
+        failed(x, 502, "bad_origin_answer", "The origin's answer could not be used.", "switched protocols unasked");
+        return 1;
+    }
+    if (x->res.status < 200) {
+        forward_interim(x);
+        return 0;
+    }
+    x->first_byte = loop_now(x->sv->loop);
+    x->origin_keep_ms = keep_ms(x);
+    x->source = SOURCE_ORIGIN;
+    headers_remove_hop_by_hop(&x->res.headers);
+    add_via(x, &x->res.headers, x->res.minor);
+    exchange_answer(x);
+    return x->stage == STAGE_RELAY && x->let_go == LET_GO_NOT ? 0 : 1;
+}
+
+static int on_piece(void *arg, struct slice piece)
+{
+    struct exchange *x = ((struct upstream_conn *)arg)->arg;
+    exchange_relay(x, piece);
+    return x->let_go != LET_GO_NOT;
+}
+
+static void on_message_end(void *arg)
+{
+    struct upstream_conn *c = arg;
+    struct exchange *x = c->arg;
+    if (x->res.status < 200) {
+        if (x->let_go == LET_GO_NOT)
+            parser_next_response(c->parser, &x->res, &x->arena, x->req.method);
+        return;
+    }
+    x->origin_complete = true;
+    timer_stop(&x->timer);
+}
+
+static void feed(struct exchange *x, const char *bytes, size_t n)
+{
+    struct upstream_conn *c = x->origin;
+    int fault = 0;
+    x->feeding = true;
+    do {
+        size_t used = 0;
+        fault = parser_feed(c->parser, bytes, n, &used);
+        bytes += used;
+        n -= used;
+    } while (fault == 0 && n > 0 && x->let_go == LET_GO_NOT && !x->origin_complete && x->stage != STAGE_RESPONSE);
+    if (fault != 0 && x->let_go == LET_GO_NOT) {
+        char detail[128];
+        snprintf(detail, sizeof detail, "malformed answer: %s", parser_fault(c->parser));
+        failed(x, 502, "bad_origin_answer", "The origin's answer could not be used.", detail);
+    }
+    if (x->stage == STAGE_RESPONSE && x->let_go == LET_GO_NOT) {
+        buf_add(&x->pending, bytes, n);
+        stream_pause(c->stream);
+        timer_stop(&x->timer);
+    } else if (x->origin_complete && n > 0) {
+        x->origin_surplus = true; /* bytes behind the answer: never to be trusted again */
+    }
+    if (x->origin_complete && x->let_go == LET_GO_NOT && x->stage == STAGE_RELAY)
+        exchange_relay_end(x);
+    x->feeding = false;
+    if (x->let_go != LET_GO_NOT) {
+        bool reuse = x->let_go == LET_GO_KEEP;
+        x->let_go = LET_GO_NOT;
+        exchange_origin_let_go(x, reuse);
+    }
+}
+
+static void pace(struct exchange *x)
+{
+    if (x->origin == NULL || x->stage != STAGE_RELAY)
+        return;
+    x->origin_paused = exchange_client_full(x);
+    if (x->origin_paused) {
+        stream_pause(x->origin->stream);
+        timer_stop(&x->timer); /* the client's write deadline counts now */
+    } else {
+        stream_resume(x->origin->stream);
+        watch(x, x->route->timeouts.idle);
+    }
+}
+
+static void on_origin_read(void *arg, const char *bytes, size_t n)
+{
+    struct exchange *x = ((struct upstream_conn *)arg)->arg;
+    feed(x, bytes, n);
+    exchange_flush(x);
+    pace(x);
+}
+
+/* The connection ended. Where the parser takes that as the proper end of the answer, it is one. */
+static void over(struct exchange *x, int err)
+{
+    char detail[128];
+    if (err == 0 && x->stage == STAGE_RELAY && !x->origin_complete) {
+        x->res.keep_alive = false;
+        x->feeding = true;
+        if (parser_eof(x->origin->parser) == 0 && x->origin_complete)
+            exchange_relay_end(x);
+        x->feeding = false;
+        x->let_go = LET_GO_NOT;
+        if (x->stage >= STAGE_TAIL) {
+            exchange_origin_let_go(x, false);
+            return;
+        }
+    }
+    if (x->stage < STAGE_RESPONSE && retry(x))
+        return;
+    snprintf(detail, sizeof detail, "closed the connection before the end of its answer%s%s",
+        err != 0 ? ": " : "", err != 0 ? uv_strerror(err) : "");
+    failed(x, 502, "origin_closed", "The origin closed the connection without an answer.", detail);
+}
+
+void exchange_origin_resume(struct exchange *x)
+{
+    if (x->origin == NULL)
+        return;
+    if (x->stage == STAGE_RELAY && !x->origin_complete) {
+        struct buf held = x->pending;
+        buf_init(&x->pending);
+        feed(x, held.p != NULL ? held.p : "", held.n);
+        buf_deinit(&held);
+        exchange_flush(x);
+    }
+    if (x->stage == STAGE_RELAY && x->origin_failure != 0)
+        over(x, x->origin_failure);
+    pace(x);
+}
+
+static void on_origin_end(void *arg, int err)
+{
+    struct exchange *x = ((struct upstream_conn *)arg)->arg;
+    if (x->stage == STAGE_RESPONSE)
+        x->origin_failure = err != 0 ? err : UV_EOF; /* plugins wait; looked at when they are done */
+    else
+        over(x, err);
+}
+
+static void on_origin_drain(void *arg)
+{
+    struct exchange *x = ((struct upstream_conn *)arg)->arg;
+    if (!x->upload_done && x->paused && x->client_here) {
+        x->paused = false;
+        x->client.ops->want_body(x->client.self, true);
+    }
+}

@@ -1,0 +1,194 @@
+/* See server.h. A listener at its limit does not accept: libuv then stops polling it by itself, and goes on when a connection that
+ * ended lets it accept the one that waits. */
+#include "server.h"
+
+#include "log.h"
+#include "mem.h"
+
+enum { BACKLOG = 1024 };
+
+struct listener {
+    uv_tcp_t handle;
+    struct listener *next;
+    struct server *server;
+    struct conn_owner owner;
+    uint32_t connections, limit;
+    bool waiting; /* a connection is ready that was not accepted */
+};
+
+/* Keeps connections in a set: conn.h is opaque, and the order does not matter. */
+struct entry {
+    struct conn *conn;
+    struct listener *listener;
+};
+
+struct server {
+    struct services *sv;
+    struct generation *(*generation)(void *arg);
+    void *arg;
+    struct listener *listeners;
+    struct entry *entries;
+    uint32_t n, cap, open_listeners;
+    bool draining, accept_failed;
+    void (*on_empty)(void *arg);
+    void *on_empty_arg;
+    struct deferred empty;
+};
+
+#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+
+static struct generation *current_generation(void *self)
+{
+    struct listener *ln = self;
+    return ln->server->generation(ln->server->arg);
+}
+
+static void on_empty(struct deferred *d)
+{
+    struct server *s = CONTAINER(d, struct server, empty);
+    void (*cb)(void *) = s->on_empty;
+    s->on_empty = NULL;
+    if (cb != NULL)
+        cb(s->on_empty_arg);
+}
+
+static void check_empty(struct server *s)
+{
+    if (s->draining && s->n == 0)
+        loop_defer(s->sv->loop, &s->empty, LOOP_FINISH);
+}
+
+struct server *server_new(struct services *sv, struct generation *(*generation)(void *arg), void *arg)
+{
+    struct server *s = mem_zalloc(sizeof *s);
+    s->sv = sv;
+    s->generation = generation;
+    s->arg = arg;
+    s->empty.run = on_empty;
+    return s;
+}
+
+static void add(struct server *s, struct conn *c, struct listener *ln)
+{
+    if (s->n == s->cap) {
+        s->cap = s->cap == 0 ? 64 : s->cap * 2;
+        s->entries = mem_realloc(s->entries, s->cap * sizeof *s->entries);
+    }
+    conn_set_slot(c, s->n);
+    s->entries[s->n++] = (struct entry){ c, ln };
+    ln->connections++;
+}
+
+static void accept_one(struct listener *ln)
+{
+    struct server *s = ln->server;
+    int err = 0;
+    ln->waiting = false;
+    struct stream *stream = stream_accept(s->sv->loop, (uv_stream_t *)&ln->handle, &err);
+    if (stream != NULL)
+        add(s, conn_new(stream, &ln->owner), ln);
+    else if (err != UV_EAGAIN)
+        log_warn("accept: %s", uv_strerror(err));
+}
+
+static void on_connection(uv_stream_t *h, int status)
+{
+    struct listener *ln = h->data;
+    struct server *s = ln->server;
+    if (status != 0) {
+        if (!s->accept_failed)
+            log_error("accept: %s", uv_strerror(status));
+        s->accept_failed = true;
+        return;
+    }
+    s->accept_failed = false;
+    if (ln->connections >= ln->limit)
+        ln->waiting = true;
+    else
+        accept_one(ln);
+}
+
+static void on_conn_closed(void *self, struct conn *c)
+{
+    struct listener *ln = self;
+    struct server *s = ln->server;
+    uint32_t slot = conn_slot(c);
+    s->entries[slot] = s->entries[--s->n];
+    if (slot < s->n)
+        conn_set_slot(s->entries[slot].conn, slot);
+    ln->connections--;
+    if (ln->waiting && !s->draining)
+        accept_one(ln);
+    check_empty(s);
+}
+
+static int bound_port(const uv_tcp_t *h)
+{
+    struct sockaddr_storage ss;
+    int n = sizeof ss;
+    uv_tcp_getsockname(h, (struct sockaddr *)&ss, &n);
+    return ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port : ((struct sockaddr_in *)&ss)->sin_port);
+}
+
+static void on_listener_closed(uv_handle_t *h)
+{
+    mem_free(h->data);
+}
+
+int server_listen(struct server *s, const char *host, int port, uint32_t limit, void (*begin)(struct exchange *x))
+{
+    struct address a;
+    struct listener *ln = mem_zalloc(sizeof *ln);
+    ln->server = s;
+    ln->limit = limit;
+    ln->owner = (struct conn_owner){ s->sv, current_generation, begin, on_conn_closed, ln };
+    uv_tcp_init(&s->sv->loop->uv, &ln->handle);
+    ln->handle.data = ln;
+    int err = address_of_ip(host, port, &a);
+    if (err == 0)
+        err = uv_tcp_bind(&ln->handle, &a.u.sa, 0);
+    if (err == 0)
+        err = uv_listen((uv_stream_t *)&ln->handle, BACKLOG, on_connection);
+    if (err != 0) {
+        uv_close((uv_handle_t *)&ln->handle, on_listener_closed);
+        return err;
+    }
+    ln->next = s->listeners;
+    s->listeners = ln;
+    return bound_port(&ln->handle);
+}
+
+void server_drain(struct server *s, void (*cb)(void *arg), void *arg)
+{
+    s->draining = true;
+    s->on_empty = cb;
+    s->on_empty_arg = arg;
+    for (struct listener *ln = s->listeners; ln != NULL; ln = ln->next)
+        uv_close((uv_handle_t *)&ln->handle, NULL);
+    for (uint32_t i = s->n; i > 0; i--) /* one that ends is replaced by the last, which was seen */
+        conn_drain(s->entries[i - 1].conn);
+    check_empty(s);
+}
+
+void server_abort(struct server *s)
+{
+    while (s->n > 0)
+        conn_abort(s->entries[s->n - 1].conn);
+}
+
+uint32_t server_connections(const struct server *s)
+{
+    return s->n;
+}
+
+void server_free(struct server *s)
+{
+    while (s->listeners != NULL) {
+        struct listener *ln = s->listeners;
+        s->listeners = ln->next;
+        mem_free(ln);
+    }
+    loop_undefer(s->sv->loop, &s->empty);
+    mem_free(s->entries);
+    mem_free(s);
+}
