@@ -1,0 +1,471 @@
+/* ctx: one plain table per request, made when the first plugin needs it. Its request and response are small
+ * objects over the exchange's own headers, made when asked for. ctx[0] is a handle that is emptied when the request is over, so a plugin that
+ * keeps ctx gets an error and not freed memory. */
+#include <string.h>
+
+#include "api.h"
+#include "mem.h"
+#include "url.h"
+
+struct handle {
+    struct exchange *x;
+};
+
+static const char CTX[] = "tollgate.ctx", REQUEST[] = "tollgate.request", RESPONSE[] = "tollgate.response",
+                  REQUEST_HEADERS[] = "tollgate.request.headers", RESPONSE_HEADERS[] = "tollgate.response.headers";
+
+struct exchange *api_exchange(lua_State *L, int idx)
+{
+    struct handle *h = NULL;
+    if (lua_istable(L, idx)) {
+        lua_rawgeti(L, idx, 0);
+        h = lua_touserdata(L, -1);
+        lua_pop(L, 1);
+    }
+    if (h == NULL)
+        luaL_error(L, "argument #%d must be ctx (or call this with a colon: ctx:name(), ctx.request:name())", idx);
+    if (h->x == NULL)
+        luaL_error(L, "this request has ended: ctx cannot be used any more");
+    return h->x;
+}
+
+/* An object that shares ctx's handle: the table at ctx_idx has it at 0. */
+static void push_part(lua_State *L, int ctx_idx, const char *metatable)
+{
+    lua_createtable(L, 1, 1);
+    lua_rawgeti(L, ctx_idx, 0);
+    lua_rawseti(L, -2, 0);
+    luaL_getmetatable(L, metatable);
+    lua_setmetatable(L, -2);
+}
+
+/* Keeps the value on top in the object at 1, so that it is made once; it stays on the stack. */
+static void keep_field(lua_State *L, const char *name)
+{
+    lua_pushstring(L, name);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, 1);
+}
+
+void api_ctx_push(lua_State *L, struct exchange *x)
+{
+    if (x->ctx_ref != LUA_NOREF) {
+        lua_rawgeti(L, LUA_REGISTRYINDEX, x->ctx_ref);
+        return;
+    }
+    lua_createtable(L, 1, 6);
+    struct handle *h = lua_newuserdata(L, sizeof *h);
+    h->x = x;
+    lua_rawseti(L, -2, 0);
+    lua_pushstring(L, x->id);
+    lua_setfield(L, -2, "id");
+    lua_rawgeti(L, LUA_REGISTRYINDEX, x->route->lua_ref);
+    lua_setfield(L, -2, "route");
+    luaL_getmetatable(L, CTX);
+    lua_setmetatable(L, -2);
+    lua_pushvalue(L, -1);
+    x->ctx_ref = generation_ref(x->gen, L);
+}
+
+void api_ctx_release(struct exchange *x)
+{
+    lua_State *L = x->gen->L;
+    if (x->ctx_ref == LUA_NOREF)
+        return;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, x->ctx_ref);
+    lua_rawgeti(L, -1, 0);
+    ((struct handle *)lua_touserdata(L, -1))->x = NULL;
+    lua_pop(L, 2);
+    generation_unref(x->gen, x->ctx_ref);
+    x->ctx_ref = LUA_NOREF;
+}
+
+struct slice api_consumer_field(struct exchange *x, const char *field)
+{
+    struct slice out = { NULL, 0 };
+    lua_State *L = x->gen->L;
+    int top = lua_gettop(L);
+    if (x->ctx_ref == LUA_NOREF)
+        return out;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, x->ctx_ref);
+    lua_pushliteral(L, "consumer");
+    lua_rawget(L, -2);
+    if (lua_istable(L, -1)) {
+        lua_pushstring(L, field);
+        lua_rawget(L, -2);
+        if (lua_type(L, -1) == LUA_TSTRING) {
+            size_t n;
+            const char *text = lua_tolstring(L, -1, &n);
+            out = arena_dup(&x->arena, (struct slice){ text, n });
+        }
+    }
+    lua_settop(L, top);
+    return out;
+}
+
+/* --- ctx --- */
+
+static void push_slice(lua_State *L, struct slice s)
+{
+    if (s.p == NULL)
+        lua_pushnil(L);
+    else
+        lua_pushlstring(L, s.p, s.n);
+}
+
+static void push_client(lua_State *L, const struct exchange *x)
+{
+    lua_createtable(L, 0, 2);
+    lua_pushstring(L, x->client.address);
+    lua_setfield(L, -2, "address");
+    lua_pushinteger(L, x->client.port);
+    lua_setfield(L, -2, "port");
+}
+
+static void push_usage(lua_State *L, struct exchange *x)
+{
+    const struct llm_usage *u = x->reader != NULL ? llm_reader_usage(x->reader) : NULL;
+    if (u == NULL || !u->known) {
+        lua_pushnil(L);
+        return;
+    }
+    lua_createtable(L, 0, 3);
+    lua_pushnumber(L, (lua_Number)u->input);
+    lua_setfield(L, -2, "input");
+    lua_pushnumber(L, (lua_Number)u->output);
+    lua_setfield(L, -2, "output");
+    lua_pushnumber(L, (lua_Number)u->total);
+    lua_setfield(L, -2, "total");
+}
+
+static void push_target(lua_State *L, const struct exchange *x)
+{
+    const struct target *t = x->route->target;
+    if (t == NULL) {
+        lua_pushnil(L);
+        return;
+    }
+    lua_createtable(L, 0, 3);
+    lua_pushstring(L, t->provider);
+    lua_setfield(L, -2, "provider");
+    lua_pushstring(L, t->model);
+    lua_setfield(L, -2, "model");
+    lua_pushstring(L, t->url_text);
+    lua_setfield(L, -2, "url");
+}
+
+/* ctx:refusal(status, code, message, headers, param) → status, body, headers: an error in the shape of the route's API, to
+ * be returned by access. code, headers and param (the request's member at fault) may be nil. */
+static int ctx_refusal(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, 1);
+    int status = (int)luaL_checkinteger(L, 2);
+    const char *code = luaL_optstring(L, 3, NULL), *message = luaL_checkstring(L, 4);
+    enum llm_api api = x->route->api;
+    lua_settop(L, 6);
+    struct llm_error e = { .status = status, .code = code, .message = slice_of(message),
+        .param = luaL_optstring(L, 6, NULL), .request_id = slice_of(x->id) };
+    struct buf body;
+    buf_init(&body);
+    llm_error_body(api, &e, &body);
+    lua_pushinteger(L, status);
+    lua_pushlstring(L, body.p, body.n);
+    buf_deinit(&body);
+    if (lua_isnil(L, 5))
+        lua_createtable(L, 0, 1);
+    else
+        lua_pushvalue(L, 5);
+    lua_pushliteral(L, "application/json");
+    lua_setfield(L, -2, "content-type");
+    if (x->refusal == NULL)
+        x->refusal = arena_dup(&x->arena, slice_of(code != NULL ? code : "refused")).p;
+    return 3;
+}
+
+static int ctx_index(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, 1);
+    const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
+    bool keep = true; /* parts are made once */
+    if (strcmp(key, "request") == 0) {
+        push_part(L, 1, REQUEST);
+    } else if (strcmp(key, "response") == 0 && x->stage >= STAGE_RESPONSE && x->res.status != 0) {
+        push_part(L, 1, RESPONSE);
+    } else if (strcmp(key, "client") == 0) {
+        push_client(L, x);
+    } else if (strcmp(key, "started") == 0) {
+        lua_pushnumber(L, (lua_Number)x->begun_wall / 1000);
+    } else if (strcmp(key, "refusal") == 0) {
+        lua_pushcfunction(L, ctx_refusal);
+    } else if (strcmp(key, "target") == 0) {
+        push_target(L, x);
+    } else {
+        keep = false;
+        if (strcmp(key, "ended") == 0 && x->stage >= STAGE_TAIL)
+            lua_pushstring(L, exchange_ended_name(x->ended));
+        else if (strcmp(key, "usage") == 0 && x->stage >= STAGE_TAIL)
+            push_usage(L, x);
+        else if (strcmp(key, "seconds") == 0 && x->stage >= STAGE_TAIL)
+            lua_pushnumber(L, (lua_Number)(x->ended_at - x->begun) / 1000);
+        else
+            lua_pushnil(L);
+    }
+    if (keep && !lua_isnil(L, -1))
+        keep_field(L, key);
+    return 1;
+}
+
+/* --- ctx.request --- */
+
+static void check_request_open(lua_State *L, const struct exchange *x)
+{
+    if (x->stage > STAGE_ACCESS)
+        luaL_error(L, "the request has been sent: only the access phase may change it");
+}
+
+static int whole_result(lua_State *L, struct exchange *x)
+{
+    lua_pushlstring(L, x->body.p != NULL ? x->body.p : "", x->body.n);
+    return 1;
+}
+
+static void on_whole(void *arg)
+{
+    struct exchange *x = arg;
+    lua_State *co = task_lua(x->task);
+    task_resume(x->task, whole_result(co, x));
+}
+
+static void cancel_whole(void *arg)
+{
+    exchange_unwant_whole(arg);
+}
+
+/* ctx.request:body() → string: the whole body, read first where it has not come yet. Waits. A body above the route's
+ * limit never returns: the client gets 413. */
+static int request_body(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, 1);
+    if (x->stage > STAGE_ACCESS && !x->whole)
+        return luaL_error(L, "ctx.request:body() is there in the access phase, or later where that phase has read it");
+    if (x->body_done && exchange_want_whole(x, on_whole, x))
+        return whole_result(L, x);
+    struct task *t = task_check(L, "ctx.request:body()");
+    if (task_owner(t) != x)
+        return luaL_error(L, "ctx.request:body() must be called in the request's own phase");
+    exchange_want_whole(x, on_whole, x);
+    return task_wait(L, t, cancel_whole, x);
+}
+
+/* ctx.request:set_body(text): what goes upstream. Access phase, once the body has been read with body(). */
+static int request_set_body(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, 1);
+    size_t n;
+    const char *text = luaL_checklstring(L, 2, &n);
+    check_request_open(L, x);
+    if (!x->body_done || !x->whole)
+        return luaL_error(L, "ctx.request:set_body() needs ctx.request:body() to be called first");
+    buf_clear(&x->body);
+    buf_add(&x->body, text, n);
+    return 0;
+}
+
+/* Iterator state: (headers owner, position). */
+static int each_next(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, lua_upvalueindex(1));
+    const struct headers *h = lua_toboolean(L, lua_upvalueindex(3)) ? &x->res.headers : &x->req.headers;
+    uint32_t i = (uint32_t)lua_tointeger(L, lua_upvalueindex(2));
+    if (i >= h->n)
+        return 0;
+    lua_pushinteger(L, (lua_Integer)i + 1);
+    lua_replace(L, lua_upvalueindex(2));
+    push_slice(L, h->v[i].name);
+    push_slice(L, h->v[i].value);
+    return 2;
+}
+
+static int push_each(lua_State *L, bool response)
+{
+    api_exchange(L, 1);
+    lua_pushvalue(L, 1);
+    lua_pushinteger(L, 0);
+    lua_pushboolean(L, response);
+    lua_pushcclosure(L, each_next, 3);
+    return 1;
+}
+
+/* for name, value in ctx.request:each_header() do: every field as it came, repeated ones one by one. */
+static int request_each(lua_State *L)
+{
+    return push_each(L, false);
+}
+
+static int response_each(lua_State *L)
+{
+    return push_each(L, true);
+}
+
+static int request_index(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, 1);
+    const char *key = luaL_checkstring(L, 2);
+    if (strcmp(key, "headers") == 0) {
+        push_part(L, 1, REQUEST_HEADERS);
+        keep_field(L, "headers");
+    } else if (strcmp(key, "method") == 0) {
+        push_slice(L, x->req.method);
+    } else if (strcmp(key, "path") == 0) {
+        push_slice(L, x->req.path);
+    } else if (strcmp(key, "query") == 0) {
+        push_slice(L, x->req.query);
+    } else if (strcmp(key, "host") == 0) {
+        push_slice(L, x->req.authority);
+    } else if (strcmp(key, "version") == 0) {
+        lua_pushstring(L, x->req.minor == 0 ? "1.0" : "1.1");
+    } else if (strcmp(key, "scheme") == 0) {
+        lua_pushliteral(L, "http");
+    } else if (strcmp(key, "body") == 0) {
+        lua_pushcfunction(L, request_body);
+    } else if (strcmp(key, "set_body") == 0) {
+        lua_pushcfunction(L, request_set_body);
+    } else if (strcmp(key, "each_header") == 0) {
+        lua_pushcfunction(L, request_each);
+    } else {
+        return luaL_error(L, "ctx.request has no field '%s'", key);
+    }
+    return 1;
+}
+
+static int request_newindex(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, 1);
+    const char *key = luaL_checkstring(L, 2);
+    size_t n;
+    check_request_open(L, x);
+    if (strcmp(key, "path") == 0) {
+        const char *text = luaL_checklstring(L, 3, &n);
+        struct slice path;
+        if (n == 0 || text[0] != '/' || url_normalise(&x->arena, arena_dup(&x->arena, (struct slice){ text, n }), &path) != 0)
+            return luaL_error(L, "ctx.request.path must be a path that begins with '/'");
+        x->req.path = path;
+        x->prefix = 0;
+    } else if (strcmp(key, "query") == 0) {
+        const char *text = luaL_optlstring(L, 3, NULL, &n);
+        for (size_t i = 0; text != NULL && i < n; i++) {
+            if ((unsigned char)text[i] <= 0x20 || (unsigned char)text[i] >= 0x7f || text[i] == '#')
+                return luaL_error(L, "ctx.request.query must be percent-encoded");
+        }
+        x->req.query = text == NULL ? (struct slice){ NULL, 0 } : arena_dup(&x->arena, (struct slice){ text, n });
+    } else {
+        return luaL_error(L, "ctx.request.%s cannot be set", key);
+    }
+    return 0;
+}
+
+static int request_header(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, 1);
+    size_t n;
+    const char *name = luaL_checklstring(L, 2, &n);
+    api_headers_push(L, &x->req.headers, (struct slice){ name, n });
+    return 1;
+}
+
+static int request_set_header(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, 1);
+    size_t n;
+    const char *name = luaL_checklstring(L, 2, &n);
+    check_request_open(L, x);
+    api_headers_assign(L, &x->req.headers, (struct slice){ name, n }, 3);
+    return 0;
+}
+
+/* --- ctx.response --- */
+
+static void check_response_open(lua_State *L, const struct exchange *x)
+{
+    if (x->stage != STAGE_RESPONSE)
+        luaL_error(L, "the response's head has been sent: only the response phase may change it");
+}
+
+static int response_index(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, 1);
+    const char *key = luaL_checkstring(L, 2);
+    if (strcmp(key, "headers") == 0) {
+        push_part(L, 1, RESPONSE_HEADERS);
+        keep_field(L, "headers");
+    } else if (strcmp(key, "status") == 0) {
+        lua_pushinteger(L, x->res.status);
+    } else if (strcmp(key, "source") == 0) {
+        lua_pushstring(L, x->source == SOURCE_ORIGIN ? "origin" : "gateway");
+    } else if (strcmp(key, "each_header") == 0) {
+        lua_pushcfunction(L, response_each);
+    } else {
+        return luaL_error(L, "ctx.response has no field '%s'", key);
+    }
+    return 1;
+}
+
+static int response_newindex(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, 1);
+    const char *key = luaL_checkstring(L, 2);
+    if (strcmp(key, "status") != 0)
+        return luaL_error(L, "ctx.response.%s cannot be set", key);
+    lua_Number status = luaL_checknumber(L, 3);
+    check_response_open(L, x);
+    bool had_body = !message_no_body(x->req.method, x->res.status);
+    if (status < 200 || status > 599 || status != (int)status || had_body != !message_no_body(x->req.method, (int)status))
+        return luaL_error(L, "ctx.response.status must be an integer from 200 to 599, and of one kind with %d as to having a body",
+            x->res.status);
+    x->res.status = (int)status;
+    return 0;
+}
+
+static int response_header(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, 1);
+    size_t n;
+    const char *name = luaL_checklstring(L, 2, &n);
+    api_headers_push(L, &x->res.headers, (struct slice){ name, n });
+    return 1;
+}
+
+static int response_set_header(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, 1);
+    size_t n;
+    const char *name = luaL_checklstring(L, 2, &n);
+    check_response_open(L, x);
+    api_headers_assign(L, &x->res.headers, (struct slice){ name, n }, 3);
+    return 0;
+}
+
+/* --- registration --- */
+
+static void metatable(lua_State *L, const char *name, lua_CFunction index, lua_CFunction newindex)
+{
+    luaL_newmetatable(L, name);
+    lua_pushcfunction(L, index);
+    lua_setfield(L, -2, "__index");
+    if (newindex != NULL) {
+        lua_pushcfunction(L, newindex);
+        lua_setfield(L, -2, "__newindex");
+    }
+    lua_pushstring(L, name);
+    lua_setfield(L, -2, "__metatable"); /* hides it */
+    lua_pop(L, 1);
+}
+
+void api_open_ctx(lua_State *L)
+{
+    metatable(L, CTX, ctx_index, NULL);
+    metatable(L, REQUEST, request_index, request_newindex);
+    metatable(L, RESPONSE, response_index, response_newindex);
+    metatable(L, REQUEST_HEADERS, request_header, request_set_header);
+    metatable(L, RESPONSE_HEADERS, response_header, response_set_header);
+}

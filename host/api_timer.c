@@ -1,0 +1,207 @@
+/* tg.timer: sleep, after, every. A timer belongs to its generation, which ends it; its function runs in a coroutine of its
+ * own and may wait. A run that is still waiting when the next one is due is not doubled: that one is left out. */
+#include <math.h>
+
+#include "api.h"
+#include "log.h"
+#include "mem.h"
+
+#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+static const char TIMER[] = "tollgate.timer";
+
+struct timer_entry {
+    struct timer_entry *next, **link;
+    struct generation *g;
+    struct timer timer;
+    struct task *task;
+    uint64_t every_ms; /* 0: once */
+    int fn;
+    bool stopping;     /* it stopped itself */
+    struct timer_entry **owner; /* the Lua object's pointer, emptied at the end */
+};
+
+static uint64_t check_ms(lua_State *L, int idx, const char *what)
+{
+    lua_Number s = luaL_checknumber(L, idx);
+    if (!(s >= 0 && s <= 86400.0 * 366))
+        luaL_error(L, "%s: a time must be a number of seconds from 0 to a year", what);
+    return (uint64_t)ceil(s * 1000);
+}
+
+/* --- sleep --- */
+
+struct sleep {
+    struct timer timer;
+    struct generation *g;
+    struct task *task;
+};
+
+static void sleep_free(void *arg)
+{
+    struct sleep *s = arg;
+    timer_deinit(s->g->sv->loop, &s->timer);
+    mem_free(s);
+}
+
+static void on_wake(struct timer *t)
+{
+    struct sleep *s = CONTAINER(t, struct sleep, timer);
+    struct task *task = s->task;
+    sleep_free(s);
+    task_resume(task, 0);
+}
+
+/* tg.timer.sleep(seconds). Waits. */
+static int timer_sleep(lua_State *L)
+{
+    uint64_t ms = check_ms(L, 1, "tg.timer.sleep");
+    struct task *task = task_check(L, "tg.timer.sleep");
+    struct sleep *s = mem_zalloc(sizeof *s);
+    s->g = api_generation(L);
+    s->task = task;
+    s->timer.cb = on_wake;
+    timer_set(s->g->sv->loop, &s->timer, ms);
+    return task_wait(L, task, sleep_free, s);
+}
+
+/* --- after and every --- */
+
+static void entry_free(struct timer_entry *e)
+{
+    struct generation *g = e->g;
+    if (e->owner != NULL)
+        *e->owner = NULL;
+    timer_deinit(g->sv->loop, &e->timer);
+    if (e->task != NULL)
+        task_free(e->task);
+    generation_unref(g, e->fn);
+    *e->link = e->next;
+    if (e->next != NULL)
+        e->next->link = e->link;
+    g->timers--;
+    mem_free(e);
+}
+
+static void run_ended(struct timer_entry *e, enum task_outcome outcome)
+{
+    struct generation *g = e->g;
+    struct task *task = e->task;
+    if (outcome == TASK_ERROR) {
+        g->sv->counters.plugin_errors++;
+        log_error("a plugin's timer: %s", task_error(task));
+    }
+    e->task = NULL;
+    task_free(task);
+    if (e->every_ms == 0 || e->stopping)
+        entry_free(e);
+}
+
+static void on_settled(void *owner, enum task_outcome outcome)
+{
+    run_ended(owner, outcome);
+}
+
+static void on_due(struct timer *t)
+{
+    struct timer_entry *e = CONTAINER(t, struct timer_entry, timer);
+    if (e->every_ms != 0)
+        timer_set(e->g->sv->loop, t, e->every_ms);
+    if (e->task != NULL)
+        return;
+    e->task = task_new(&e->g->tasks, on_settled, e);
+    lua_rawgeti(task_lua(e->task), LUA_REGISTRYINDEX, e->fn);
+    enum task_outcome outcome = task_call(e->task, 0);
+    if (outcome != TASK_WAITS)
+        run_ended(e, outcome);
+}
+
+static int timer_new(lua_State *L, bool repeat, const char *what)
+{
+    struct generation *g = api_generation(L);
+    uint64_t ms = check_ms(L, 1, what);
+    luaL_checktype(L, 2, LUA_TFUNCTION);
+    if (g->stopped)
+        return luaL_error(L, "%s: this generation has stopped", what);
+    if (repeat && ms == 0)
+        return luaL_error(L, "%s: the time must be greater than 0", what);
+    struct timer_entry **owner = lua_newuserdata(L, sizeof *owner);
+    struct timer_entry *e = mem_zalloc(sizeof *e);
+    *owner = e;
+    luaL_getmetatable(L, TIMER);
+    lua_setmetatable(L, -2);
+    e->g = g;
+    e->owner = owner;
+    e->every_ms = repeat ? ms : 0;
+    e->timer.cb = on_due;
+    lua_pushvalue(L, 2);
+    e->fn = generation_ref(g, L);
+    e->next = g->timer_list;
+    e->link = &g->timer_list;
+    if (e->next != NULL)
+        e->next->link = &e->next;
+    g->timer_list = e;
+    g->timers++;
+    timer_set(g->sv->loop, &e->timer, ms);
+    return 1;
+}
+
+/* tg.timer.after(seconds, fn) → timer: calls fn once. */
+static int timer_after(lua_State *L)
+{
+    return timer_new(L, false, "tg.timer.after");
+}
+
+/* tg.timer.every(seconds, fn) → timer: calls fn again and again, first after `seconds`. */
+static int timer_every(lua_State *L)
+{
+    return timer_new(L, true, "tg.timer.every");
+}
+
+/* timer:stop(): no further run; one that waits is given up. A timer may stop itself. */
+static int timer_stop_(lua_State *L)
+{
+    struct timer_entry **owner = luaL_checkudata(L, 1, TIMER);
+    struct timer_entry *e = *owner;
+    if (e == NULL)
+        return 0;
+    timer_stop(&e->timer);
+    if (e->task != NULL && task_state(e->task) == TASK_RUNNING) {
+        e->stopping = true; /* from within its own run */
+        return 0;
+    }
+    entry_free(e);
+    return 0;
+}
+
+/* The Lua object went, the timer goes on: after() is often called without keeping the result. */
+static int timer_gc(lua_State *L)
+{
+    struct timer_entry **owner = lua_touserdata(L, 1);
+    if (*owner != NULL)
+        (*owner)->owner = NULL;
+    return 0;
+}
+
+void api_timers_stop(struct generation *g)
+{
+    while (g->timer_list != NULL)
+        entry_free(g->timer_list);
+}
+
+void api_open_timer(lua_State *L)
+{
+    static const luaL_Reg functions[] = {
+        { "sleep", timer_sleep }, { "after", timer_after }, { "every", timer_every }, { NULL, NULL }
+    };
+    luaL_newmetatable(L, TIMER);
+    lua_pushcfunction(L, timer_gc);
+    lua_setfield(L, -2, "__gc");
+    lua_newtable(L);
+    lua_pushcfunction(L, timer_stop_);
+    lua_setfield(L, -2, "stop");
+    lua_setfield(L, -2, "__index");
+    lua_pop(L, 1);
+    lua_newtable(L);
+    luaL_register(L, NULL, functions);
+    lua_setfield(L, -2, "timer");
+}
