@@ -1,0 +1,151 @@
+/* See cli.h: run, check and key. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli_args.h"
+#include "generation.h"
+#include "json.h"
+#include "keystore.h"
+#include "worker.h"
+
+int cli_run(int argc, char **argv)
+{
+    struct cli_args a;
+    if (cli_args_parse(&a, "run", argc, argv, 0, 0) != 0)
+        return 2;
+    return worker_run(a.config);
+}
+
+/* --- check --- */
+
+int cli_check(int argc, char **argv)
+{
+    struct cli_args a;
+    struct loop loop;
+    struct services sv = { .loop = &loop };
+    struct buf faults, text;
+    if (cli_args_parse(&a, "check", argc, argv, CLI_PRINT, 0) != 0 || loop_init(&loop) != 0)
+        return 2;
+    buf_init(&faults);
+    buf_init(&text);
+    struct generation *g = generation_load(&sv, a.config, true, &faults);
+    int code = g != NULL ? 0 : 1;
+    if (g != NULL) {
+        if (a.print)
+            generation_print(g, &text);
+        else
+            buf_printf(&text, "%s: %u routes, no faults\n", a.config, g->nroutes);
+        g->stopped = true; /* nothing was started */
+        generation_release(g);
+    }
+    fwrite(faults.p, 1, faults.n, stderr);
+    fwrite(text.p, 1, text.n, stdout);
+    buf_deinit(&faults);
+    buf_deinit(&text);
+    loop_deinit(&loop);
+    return code;
+}
+
+/* --- key new --- */
+
+struct key_option {
+    const char *flag, *member;
+    bool number;
+};
+
+static const struct key_option key_options[] = {
+    { "--tenant", "tenant", false }, { "--plan", "plan", false }, { "--rps", "rps", true }, { "--burst", "burst", true },
+    { "--monthly-tokens", "monthly_tokens", true }, { "--concurrency", "concurrency", true },
+};
+
+static int key_fault(const char *what, const char *which)
+{
+    fprintf(stderr, "tollgate key new: %s %s\n", what, which);
+    return 2;
+}
+
+static const struct key_option *key_option_of(const char *flag)
+{
+    for (size_t i = 0; i < sizeof key_options / sizeof *key_options; i++) {
+        if (strcmp(key_options[i].flag, flag) == 0)
+            return &key_options[i];
+    }
+    return NULL;
+}
+
+/* Adds the members that the options give to `record`, in their order; sets *id. 0, or the exit code. */
+static int key_members(int argc, char **argv, const char **id, struct buf *record, struct buf *routes)
+{
+    for (int i = 1; i < argc; i += 2) {
+        const struct key_option *o = key_option_of(argv[i]);
+        if (i + 1 >= argc)
+            return key_fault("a value is missing behind", argv[i]);
+        struct slice value = slice_of(argv[i + 1]);
+        if (strcmp(argv[i], "--id") == 0) {
+            *id = argv[i + 1];
+        } else if (strcmp(argv[i], "--route") == 0) {
+            buf_add_text(routes, routes->n > 0 ? "," : "");
+            json_quote(routes, value);
+        } else if (o == NULL) {
+            return key_fault("unknown option", argv[i]);
+        } else if (o->number) {
+            char *rest;
+            double v = strtod(value.p, &rest);
+            if (*rest != '\0' || rest == value.p || !(v >= 0))
+                return key_fault("not a number:", argv[i + 1]);
+            buf_printf(record, ",\"%s\":%.17g", o->member, v);
+        } else {
+            buf_printf(record, ",\"%s\":", o->member);
+            json_quote(record, value);
+        }
+    }
+    return 0;
+}
+
+static int key_print(const char *id, const struct buf *members, const struct buf *routes)
+{
+    char secret[KEY_SECRET_SIZE], digest[KEY_HEX_SIZE];
+    struct buf line;
+    if (keystore_secret_new(secret) != 0) {
+        fprintf(stderr, "tollgate key new: the system gives no random bytes\n");
+        return 1;
+    }
+    keystore_digest_hex(slice_of(secret), digest);
+    buf_init(&line);
+    buf_add_text(&line, "{\"id\":");
+    json_quote(&line, slice_of(id));
+    buf_printf(&line, ",\"secret_sha256\":\"%s\"", digest);
+    buf_add(&line, members->p, members->n);
+    if (routes->n > 0)
+        buf_printf(&line, ",\"routes\":[%.*s]", (int)routes->n, routes->p);
+    fprintf(stderr, "The secret, shown only now:\n");
+    printf("%s\n", secret);
+    fflush(stdout);
+    fprintf(stderr, "The record to add to keys.jsonl:\n");
+    printf("%.*s}\n", (int)line.n, line.p);
+    buf_deinit(&line);
+    return 0;
+}
+
+int cli_key(int argc, char **argv)
+{
+    const char *id = NULL;
+    struct buf members, routes;
+    if (argc < 1 || strcmp(argv[0], "new") != 0) {
+        fprintf(stderr, "tollgate key: the command is: tollgate key new --id ID\n");
+        return 2;
+    }
+    buf_init(&members);
+    buf_init(&routes);
+    int code = key_members(argc, argv, &id, &members, &routes);
+    if (code == 0 && (id == NULL || id[0] == '\0'))
+        code = key_fault("--id ID is required, and", "not empty");
+    if (code == 0)
+        code = key_print(id, &members, &routes);
+    buf_deinit(&members);
+    buf_deinit(&routes);
+    return code;
+}

@@ -1,0 +1,11 @@
+/* What a person types: one function a command. Each returns the process's exit code: 0; 1 where it failed (said on stderr);
+ * 2 where the arguments make no sense. */
+#ifndef TOLLGATE_CLI_H
+#define TOLLGATE_CLI_H
+
+int cli_run(int argc, char **argv);
+int cli_check(int argc, char **argv);
+int cli_usage(int argc, char **argv);
+int cli_key(int argc, char **argv);
+
+#endif

@@ -1,0 +1,207 @@
+/* See redisd.h. fork and exec by hand, since uv_spawn has no parent-death signal; its exit is seen by SIGCHLD. */
+#include "redisd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "mem.h"
+#include "paths.h"
+#include "stream.h"
+
+enum { LOCK_TRY_MS = 50, LOCK_TRIES = 200, RESTART_MIN_MS = 100, RESTART_MAX_MS = 5000, KILL_MS = 10000 };
+
+struct redisd {
+    struct loop *loop;
+    char dir[PATH_MAX], socket[108];
+    int lock;
+    pid_t pid; /* 0: not running */
+    uv_signal_t child;
+    struct timer restart, kill;
+    uint64_t backoff;
+    bool stopping;
+    void (*on_stopped)(void *arg);
+    void *arg;
+};
+
+#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+
+static void run_server(struct redisd *r, pid_t parent)
+{
+    char log[PATH_MAX + 16];
+    snprintf(log, sizeof log, "%s/redis.log", r->dir);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent)
+        _exit(1); /* it died before we could say so */
+    setsid();     /* a Ctrl-C in the terminal is for the gateway, which stops us last */
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", r->socket, "--unixsocketperm", "600", "--dir", r->dir,
+        "--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction",
+        "--daemonize", "no", "--logfile", log, (char *)NULL);
+    static const char message[] = "tollgate: cannot run redis-server: is it installed and in PATH?\n";
+    ssize_t ignored = write(STDERR_FILENO, message, sizeof message - 1);
+    (void)ignored;
+    _exit(127);
+}
+
+static int spawn(struct redisd *r)
+{
+    pid_t parent = getpid(), pid = fork();
+    if (pid < 0)
+        return -errno;
+    if (pid == 0)
+        run_server(r, parent);
+    r->pid = pid;
+    return 0;
+}
+
+static void stopped(struct redisd *r)
+{
+    void (*cb)(void *) = r->on_stopped;
+    r->on_stopped = NULL;
+    timer_stop(&r->kill);
+    if (cb != NULL)
+        cb(r->arg);
+}
+
+static void on_restart(struct timer *t)
+{
+    struct redisd *r = CONTAINER(t, struct redisd, restart);
+    int err = spawn(r);
+    if (err != 0) {
+        log_error("private redis: %s", uv_strerror(err));
+        timer_set(r->loop, t, RESTART_MAX_MS);
+    }
+}
+
+static void on_child(uv_signal_t *h, int signum)
+{
+    struct redisd *r = h->data;
+    int status;
+    (void)signum;
+    if (r->pid == 0 || waitpid(r->pid, &status, WNOHANG) != r->pid)
+        return;
+    r->pid = 0;
+    if (r->stopping) {
+        stopped(r);
+        return;
+    }
+    if (WIFSIGNALED(status))
+        log_error("private redis: ended by signal %d; starting it again in %d ms", WTERMSIG(status), (int)r->backoff);
+    else
+        log_error("private redis: ended with status %d (see %s/redis.log); starting it again in %d ms", WEXITSTATUS(status),
+            r->dir, (int)r->backoff);
+    timer_set(r->loop, &r->restart, r->backoff);
+    r->backoff = r->backoff * 2 > RESTART_MAX_MS ? RESTART_MAX_MS : r->backoff * 2;
+}
+
+static void on_kill(struct timer *t)
+{
+    struct redisd *r = CONTAINER(t, struct redisd, kill);
+    log_error("private redis: does not end; killed");
+    if (r->pid > 0)
+        kill(r->pid, SIGKILL);
+}
+
+/* The last owner may have died a moment ago, and its Redis with it: waits for the lock for a while. */
+static int take_lock(const char *dir)
+{
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/lock", dir);
+    int fd = open(path, O_RDWR | O_CREAT, 0600); /* inherited by redis-server, on purpose */
+    if (fd < 0)
+        return -errno;
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return fd;
+        usleep(LOCK_TRY_MS * 1000);
+    }
+    close(fd);
+    return -EWOULDBLOCK;
+}
+
+struct redisd *redisd_start(struct loop *l, const char *data_dir, const char *run_dir, char *why, size_t size)
+{
+    struct redisd *r = mem_zalloc(sizeof *r);
+    char absolute[PATH_MAX];
+    int err = paths_make(data_dir);
+    if (err == 0)
+        err = paths_make(run_dir);
+    if (err != 0 || realpath(data_dir, r->dir) == NULL || realpath(run_dir, absolute) == NULL) {
+        snprintf(why, size, "data_dir %s, run_dir %s: %s", data_dir, run_dir, uv_strerror(err != 0 ? err : -errno));
+        goto fail;
+    }
+    if ((size_t)snprintf(r->socket, sizeof r->socket, "%s/redis.sock", absolute) >= sizeof r->socket) {
+        snprintf(why, size, "run_dir %s: the path is too long for a socket (at most %zu bytes)", absolute, sizeof r->socket - 12);
+        goto fail;
+    }
+    r->lock = take_lock(r->dir);
+    if (r->lock < 0) {
+        snprintf(why, size, r->lock == -EWOULDBLOCK ? "data_dir %s is in use by another gateway" : "data_dir %s cannot be locked",
+            r->dir);
+        goto fail;
+    }
+    r->loop = l;
+    r->backoff = RESTART_MIN_MS;
+    r->restart.cb = on_restart;
+    r->kill.cb = on_kill;
+    uv_signal_init(&l->uv, &r->child);
+    r->child.data = r;
+    uv_signal_start(&r->child, on_child, SIGCHLD);
+    uv_unref((uv_handle_t *)&r->child);
+    unlink(r->socket);
+    err = spawn(r);
+    if (err == 0)
+        return r;
+    snprintf(why, size, "redis-server: %s", uv_strerror(err));
+    uv_close((uv_handle_t *)&r->child, NULL);
+    uv_run(&l->uv, UV_RUN_NOWAIT);
+    close(r->lock);
+fail:
+    mem_free(r);
+    return NULL;
+}
+
+const char *redisd_socket(const struct redisd *r)
+{
+    return r->socket;
+}
+
+void redisd_stop(struct redisd *r, void (*on_stopped)(void *arg), void *arg)
+{
+    r->stopping = true;
+    r->on_stopped = on_stopped;
+    r->arg = arg;
+    timer_stop(&r->restart);
+    uv_ref((uv_handle_t *)&r->child);
+    if (r->pid == 0) {
+        stopped(r);
+        return;
+    }
+    kill(r->pid, SIGTERM);
+    timer_set(r->loop, &r->kill, KILL_MS);
+}
+
+static void on_closed(uv_handle_t *h)
+{
+    mem_free(h->data);
+}
+
+void redisd_free(struct redisd *r)
+{
+    timer_deinit(r->loop, &r->restart);
+    timer_deinit(r->loop, &r->kill);
+    close(r->lock);
+    uv_close((uv_handle_t *)&r->child, on_closed);
+}

@@ -1,0 +1,18 @@
+/* The private Redis: a redis-server of our own on a Unix socket in the run directory, with its append-only file in the data
+ * directory. Started, restarted when it dies, and stopped last. It dies with us (PR_SET_PDEATHSIG), and the data
+ * directory's lock is a descriptor that it inherits, so two never share one directory. */
+#ifndef TOLLGATE_REDISD_H
+#define TOLLGATE_REDISD_H
+
+#include "loop.h"
+
+struct redisd;
+
+/* Starts it. NULL and a sentence in `why` where that cannot work. The socket's path is redisd_socket. */
+struct redisd *redisd_start(struct loop *l, const char *data_dir, const char *run_dir, char *why, size_t size);
+const char *redisd_socket(const struct redisd *r);
+/* Asks it to end; on_stopped is called once when it has (it is killed after 10 s). */
+void redisd_stop(struct redisd *r, void (*on_stopped)(void *arg), void *arg);
+void redisd_free(struct redisd *r);
+
+#endif
