@@ -1,0 +1,120 @@
+/* tg.json: JSON that leaves the gateway as it came. Arrays have a metatable of their own, so
+ * that an empty one stays an array; null is a value; a number that a Lua number cannot hold is
+ * kept as its text, in an object that tostring gives the text of. tostring(null) is "null". */
+#include "api_json.h"
+
+void api_json_literal_push(lua_State *L, struct slice text, const char *metatable)
+{
+    struct json_literal *l = lua_newuserdata(L, sizeof *l + text.n);
+    l->n = text.n;
+    memcpy(l->text, text.p, text.n);
+    luaL_getmetatable(L, metatable);
+    lua_setmetatable(L, -2);
+}
+
+static int literal_tostring(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TUSERDATA);
+    const struct json_literal *l = lua_touserdata(L, 1);
+    lua_pushlstring(L, l->text, l->n);
+    return 1;
+}
+
+/* As text: 1.0 and 1 are different here. */
+static int number_eq(lua_State *L)
+{
+    const struct json_literal *a = luaL_checkudata(L, 1, API_JSON_NUMBER);
+    const struct json_literal *b = luaL_checkudata(L, 2, API_JSON_NUMBER);
+    lua_pushboolean(L, slice_eq((struct slice){ a->text, a->n }, (struct slice){ b->text, b->n }));
+    return 1;
+}
+
+/*** Marks a table as an array: it encodes as [] also where it is empty.
+ * @function tg.json.array
+ * @tparam[opt] table t without a metatable of its own; default: a new table
+ * @treturn table t */
+static int json_array(lua_State *L)
+{
+    lua_settop(L, 1);
+    if (lua_isnil(L, 1)) {
+        lua_newtable(L);
+        lua_replace(L, 1);
+    }
+    luaL_checktype(L, 1, LUA_TTABLE);
+    luaL_getmetatable(L, API_JSON_ARRAY);
+    if (lua_getmetatable(L, 1))
+        luaL_argcheck(L, lua_rawequal(L, -1, 2), 1, "the table has another metatable");
+    lua_pushvalue(L, 2);
+    lua_setmetatable(L, 1);
+    lua_settop(L, 1);
+    return 1;
+}
+
+/* Ends the scan where the value is anything but a number from the first byte on. */
+static int on_number(void *arg, const struct json_event *e)
+{
+    *(uint64_t *)arg = e->end;
+    return e->type != JSON_NUMBER || e->start != 0;
+}
+
+/*** A number with exactly this text, such as an integer beyond 2^53. What decode makes of such
+ * numbers.
+ * @function tg.json.number
+ * @tparam string text
+ * @treturn userdata tostring gives the text, == compares it; raises where the text is no JSON
+ *   number */
+static int json_number(lua_State *L)
+{
+    size_t n;
+    luaL_checktype(L, 1, LUA_TSTRING);
+    const char *text = lua_tolstring(L, 1, &n);
+    struct json j;
+    uint64_t end = 0;
+    json_init(&j, on_number, &end);
+    bool valid = json_feed(&j, text, n) == 0 && json_finish(&j) == 0 && end == n;
+    luaL_argcheck(L, valid, 1, "this is not a number in JSON");
+    api_json_literal_push(L, (struct slice){ text, n }, API_JSON_NUMBER);
+    return 1;
+}
+
+static void open_literals(lua_State *L)
+{
+    luaL_newmetatable(L, API_JSON_NUMBER);
+    lua_pushcfunction(L, number_eq);
+    lua_setfield(L, -2, "__eq");
+    luaL_newmetatable(L, API_JSON_CONSTANT);
+    for (int i = 0; i < 2; i++) {
+        lua_pushcfunction(L, literal_tostring);
+        lua_setfield(L, -2, "__tostring");
+        /* Hides the metatable; getmetatable gives this name, which tells what the value is. */
+        lua_pushstring(L, i == 0 ? API_JSON_CONSTANT : API_JSON_NUMBER);
+        lua_setfield(L, -2, "__metatable");
+        lua_pop(L, 1);
+    }
+}
+
+/* Besides the functions there are null; empty_array, which encodes as [] and cannot be changed; and
+ * array_mt, the metatable of arrays. */
+void api_open_json(lua_State *L)
+{
+    static const luaL_Reg functions[] = {
+        { "decode", api_json_decode_text },
+        { "encode", api_json_encode_text },
+        { "array", json_array },
+        { "number", json_number },
+        { NULL, NULL },
+    };
+    open_literals(L);
+    api_json_encode_open(L);
+    lua_newtable(L);
+    luaL_register(L, NULL, functions);
+    luaL_newmetatable(L, API_JSON_ARRAY);
+    lua_setfield(L, -2, "array_mt");
+    api_json_literal_push(L, SLICE("null"), API_JSON_CONSTANT);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, API_JSON_NULL);
+    lua_setfield(L, -2, "null");
+    api_json_literal_push(L, SLICE("[]"), API_JSON_CONSTANT);
+    lua_setfield(L, -2, "empty_array");
+    lua_setfield(L, -2, "json");
+}
