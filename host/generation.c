@@ -167,8 +167,10 @@ struct generation *generation_bare(struct services *sv, struct buf *faults)
     g->refs = 1;
     arena_init(&g->arena);
     g->settings.parse = (struct parse_limits){ .head = 16384, .url = 8192, .fields = 100 };
-    if (open_state(g, faults))
+    if (open_state(g, faults)) {
+        api_open_process(g->L);
         return g;
+    }
     generation_free(g);
     return NULL;
 }

@@ -34,6 +34,7 @@ struct settings {
     uint32_t connections;
     size_t pipelined;            /* bytes */
     struct upstream_limits upstream;
+    uint64_t shared_size;        /* bytes */
 };
 
 struct generation {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "access_log.h"
 #include "admin.h"
 #include "generation.h"
 #include "log.h"
@@ -18,7 +19,7 @@
 #include "redisd.h"
 #include "server.h"
 
-enum { EXIT_FINE = 0, EXIT_START = 1, EXIT_LEAK = 70, SETTLE_MS = 3000, SETTLE_STEP_MS = 10, REDIS_WAIT_MS = 5, REDIS_WAITS = 1000, ACCESS_LOG_MAX = 1 << 20 };
+enum { EXIT_FINE = 0, EXIT_START = 1, EXIT_LEAK = 70, SETTLE_MS = 3000, SETTLE_LAST_MS = 500, SETTLE_STEP_MS = 10, REDIS_WAIT_MS = 5, REDIS_WAITS = 1000 };
 
 #define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
@@ -34,35 +35,15 @@ struct worker {
     uint64_t settle_until;
     struct timer redis_wait;
     int redis_waits;
-    struct buf access_log;
-    struct deferred access_flush;
+    struct access_log access_log;
     struct rds_watch watch;
     int code;
-    bool ending, refused;
+    bool ending, refused, fetches_cut;
 };
 
 static struct generation *current(void *arg)
 {
     return ((struct worker *)arg)->gen;
-}
-
-/* --- the access log --- */
-
-static void on_access_flush(struct deferred *d)
-{
-    struct worker *w = CONTAINER(d, struct worker, access_flush);
-    size_t at = 0;
-    while (at < w->access_log.n) {
-        ssize_t n = write(STDOUT_FILENO, w->access_log.p + at, w->access_log.n - at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            break; /* nobody reads it any more, or it does not take it now: dropped rather than waited for */
-        at += (size_t)n;
-    }
-    buf_clear(&w->access_log);
-    if (w->access_log.cap > ACCESS_LOG_MAX)
-        buf_deinit(&w->access_log);
 }
 
 /* --- the end --- */
@@ -82,6 +63,7 @@ static void close_all(struct worker *w)
     rds_free(w->sv.rds);
     server_free(w->server);
     generation_release(w->gen);
+    fetch_client_free(w->sv.fetch);
     upstream_free(w->sv.upstream);
     resolve_free(w->sv.resolve);
     timer_deinit(&w->loop, &w->limit);
@@ -102,6 +84,16 @@ static void on_settle(struct timer *t)
         timer_set(&w->loop, t, SETTLE_STEP_MS);
         return;
     }
+    if (w->sv.exchanges > 0 && !w->fetches_cut) { /* log phases that wait for an answer get an error, and a moment to end */
+        w->fetches_cut = true;
+        w->settle_until = loop_now(&w->loop) + SETTLE_LAST_MS;
+        timer_set(&w->loop, t, SETTLE_STEP_MS);
+        fetch_client_stop(w->sv.fetch);
+        return;
+    }
+    uint32_t waiting = exchange_end_logs(&w->sv);
+    if (waiting > 0)
+        log_warn("stopping: %u log phases of plugins did not end in time and were given up", waiting);
     if (w->sv.exchanges > 0)
         log_error("leak: %u exchanges have not ended", w->sv.exchanges);
     w->sv.leaks += w->sv.exchanges;
@@ -253,12 +245,14 @@ static int start(struct worker *w, const char *config)
     struct buf faults;
     buf_init(&faults);
     w->sv.loop = &w->loop;
+    access_log_init(&w->access_log, &w->loop);
     w->sv.resolve = resolve_new(&w->loop, &why);
     if (w->sv.resolve == NULL) {
         log_error("c-ares: %s", why);
         return -1;
     }
     w->sv.upstream = upstream_new(&w->loop, w->sv.resolve, &none);
+    w->sv.fetch = fetch_client_new(&w->loop, w->sv.upstream);
     w->gen = generation_load(&w->sv, config, false, &faults);
     if (w->gen == NULL) {
         fprintf(stderr, "%.*s", (int)faults.n, faults.p);
@@ -272,11 +266,15 @@ static int start(struct worker *w, const char *config)
     upstream_set_limits(w->sv.upstream, &s->upstream);
     w->sv.via = s->via;
     w->sv.hash_tags = s->redis_hash_tags;
-    w->access_flush.run = on_access_flush;
-    w->sv.access_flush = &w->access_flush;
-    w->sv.access_log = s->access_log ? &w->access_log : NULL;
+    w->sv.access_flush = &w->access_log.flush;
+    w->sv.access_log = s->access_log ? &w->access_log.lines : NULL;
     w->limit.cb = on_limit;
     w->settle.cb = on_settle;
+    int err = shared_new(&w->sv.shared, s->shared_size);
+    if (err != 0) {
+        log_error("shared.size: %s", strerror(-err));
+        return -1;
+    }
     if (start_redis(w) != 0)
         return -1;
     if (generation_start(w->gen, &faults) != 0) {
@@ -310,11 +308,12 @@ int worker_run(const char *config)
     watch_signal(w, &w->interrupt, SIGINT);
     log_info("tollgate %s is ready", TOLLGATE_VERSION);
     loop_run(&w->loop);
+    access_log_deinit(&w->access_log);
     int left = loop_deinit(&w->loop);
     int code = w->code;
     if (left > 0 || w->sv.leaks > 0)
         code = EXIT_LEAK;
-    buf_deinit(&w->access_log);
+    shared_free(w->sv.shared);
     mem_free(w);
     return code;
 }

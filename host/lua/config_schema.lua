@@ -163,6 +163,9 @@ return {
     keepalive_timeout = seconds(60, "how long one is kept idle"),
     connections = count(1024, 0, 1000000, "for each target; 0: no limit"),
   } },
+  shared = { type = "table", default = {}, doc = "tg.shared, the dictionary of all workers", fields = {
+    size = size("16m", 1024 ^ 2, 16 * 1024 ^ 3, "bytes of memory, used as it fills; a change takes a restart"),
+  } },
   via = { default = "tollgate", doc = "name in the Via field; false: none", alternatives = {
     { type = "string", min = 1, max = 64, pattern = values.TOKEN, hint = "must be a token (RFC 9110)" }, is_false(),
   } },
