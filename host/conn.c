@@ -332,8 +332,8 @@ void conn_set_slot(struct conn *c, uint32_t slot)
 void conn_drain(struct conn *c)
 {
     c->draining = true;
-    if (c->x == NULL && !c->discarding)
-        conn_end(c, HOW_FINISH);
+    if (c->x == NULL && !c->discarding) /* idle: nothing is owed that a reset could overtake */
+        conn_end(c, stream_queued(c->stream) > 0 ? HOW_FINISH : HOW_CLOSE);
 }
 
 void conn_abort(struct conn *c)

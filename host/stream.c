@@ -3,8 +3,10 @@
 #include "stream.h"
 
 #include <arpa/inet.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 
 #include "buf.h"
 #include "mem.h"
@@ -27,7 +29,7 @@ struct stream {
     struct timer deadline;     /* of dialing, then for a look at a paused peer, then of stream_finish */
     struct deferred report;    /* tells a failure after the call that met it */
     int failure;
-    uint64_t sent;
+    uint64_t written;          /* bytes given to libuv */
     size_t queued;
     bool reading, connected, ended, failed, finishing, shut, closed;
     int port;
@@ -160,11 +162,26 @@ struct stream *stream_accept(struct loop *l, uv_stream_t *listener, int *err)
     return s;
 }
 
+/* A dial to a local port where nobody listens can be given that very port as its own and so meet itself: TCP allows it
+ * (RFC 9293, section 3.5, simultaneous open). It would keep the port from whoever wants to listen there. */
+static bool met_itself(const struct stream *s)
+{
+    struct sockaddr_storage us, peer;
+    int nus = sizeof us, npeer = sizeof peer;
+    memset(&us, 0, sizeof us);
+    memset(&peer, 0, sizeof peer);
+    return s->u.handle.type == UV_TCP && uv_tcp_getsockname(&s->u.tcp, (struct sockaddr *)&us, &nus) == 0
+        && uv_tcp_getpeername(&s->u.tcp, (struct sockaddr *)&peer, &npeer) == 0 && nus == npeer
+        && memcmp(&us, &peer, (size_t)nus) == 0;
+}
+
 static void on_connected(uv_connect_t *req, int err)
 {
     struct stream *s = req->data;
     if (s->closed || s->on_connect == NULL)
         return;
+    if (err == 0 && met_itself(s))
+        err = UV_ECONNREFUSED;
     void (*cb)(void *, int) = s->on_connect;
     s->on_connect = NULL;
     timer_stop(&s->deadline);
@@ -281,8 +298,6 @@ static void on_written(uv_write_t *req, int err)
     struct write *w = (struct write *)req;
     struct stream *s = req->data;
     s->queued -= w->n;
-    if (err == 0)
-        s->sent += w->n;
     mem_free(w);
     if (s->finishing) {
         finish_if_drained(s);
@@ -322,6 +337,7 @@ static void queue_rest(struct stream *s, const struct slice *v, unsigned n, size
         return;
     }
     s->queued += w->n;
+    s->written += w->n;
 }
 
 void stream_writev(struct stream *s, const struct slice *v, unsigned n)
@@ -344,10 +360,9 @@ void stream_writev(struct stream *s, const struct slice *v, unsigned n)
         fail_later(s, done);
         return;
     }
-    if (done > 0)
-        s->sent += (uint64_t)done;
-    else
+    if (done < 0)
         done = 0;
+    s->written += (uint64_t)done;
     if ((size_t)done < total)
         queue_rest(s, v, n, (size_t)done, total);
 }
@@ -362,9 +377,14 @@ size_t stream_queued(const struct stream *s)
     return s->queued;
 }
 
+/* Without what the kernel holds: it reports room only by the third of its buffer, which may be megabytes. */
 uint64_t stream_sent(const struct stream *s)
 {
-    return s->sent;
+    int held = 0;
+    uv_os_fd_t fd;
+    if (uv_fileno(&s->u.handle, &fd) != 0 || ioctl(fd, SIOCOUTQ, &held) != 0)
+        held = 0;
+    return s->written - uv_stream_get_write_queue_size(&s->u.stream) - (uint64_t)held;
 }
 
 /* --- a polite end --- */
