@@ -58,4 +58,13 @@ int task_wait(lua_State *L, struct task *t, void (*cancel)(void *arg), void *arg
 /* The wait is over: push nresults on task_lua(t) first. Never from within the primitive itself. */
 void task_resume(struct task *t, int nresults);
 
+/* Something that ends with its task at the latest, such as a stream that a plugin opened and forgot. Embedded in its owner,
+ * zeroed; `release` is called once, when the task is freed, unless task_unhold came before. */
+struct task_hold {
+    struct task_hold *next, **link;
+    void (*release)(struct task_hold *h);
+};
+void task_hold(struct task *t, struct task_hold *h);
+void task_unhold(struct task_hold *h);
+
 #endif
