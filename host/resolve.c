@@ -230,7 +230,6 @@ static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo 
     struct name *n = arg;
     struct resolve *r = n->r;
     (void)timeouts;
-    n->in_flight = false;
     r->in_flight--;
     if (status == ARES_EDESTRUCTION)
         return;
@@ -253,6 +252,7 @@ static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo 
         w->cb(w->arg, w->err == 0 ? &a : NULL, w->err);
         mem_free(w);
     }
+    n->in_flight = false; /* only now: a callback must not make it forgotten */
 }
 
 /* Forgets the name used longest ago that nobody waits for: plugins may ask for any number of hosts. */
