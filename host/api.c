@@ -78,6 +78,7 @@ void api_open(struct generation *g)
     lua_newtable(L);
     lua_pushcfunction(L, tg_now);
     lua_setfield(L, -2, "now");
+    /* tg.version: the gateway's own, as text. */
     lua_pushliteral(L, TOLLGATE_VERSION);
     lua_setfield(L, -2, "version");
     lua_newtable(L);
@@ -89,7 +90,9 @@ void api_open(struct generation *g)
     api_open_llm(L);
     api_open_keys(L);
     api_open_redis(L);
+    api_open_metrics(L);
     api_open_json(L);
+    api_open_body(L);
     api_open_http(L);
     api_open_shared(L);
     api_open_crypto(L);

@@ -35,7 +35,9 @@ void api_open_quota(lua_State *L);
 void api_open_llm(lua_State *L);
 void api_open_keys(lua_State *L);
 void api_open_redis(lua_State *L);
+void api_open_metrics(lua_State *L);
 void api_open_json(lua_State *L);
+void api_open_body(lua_State *L);
 void api_open_http(lua_State *L);
 void api_open_shared(lua_State *L);
 void api_open_crypto(lua_State *L);
@@ -50,5 +52,10 @@ void api_json_encode(lua_State *L, int idx, struct buf *out);
 bool api_timers_pending(const struct generation *g);
 /* Ends a generation's timers. */
 void api_timers_stop(struct generation *g);
+/* Ends a generation's subscriptions. */
+void api_redis_subscriptions_stop(struct generation *g);
+/* New connections get a generation's scripts ahead, or no longer do. */
+void api_redis_scripts_start(struct generation *g);
+void api_redis_scripts_stop(struct generation *g);
 
 #endif

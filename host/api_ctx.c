@@ -215,6 +215,27 @@ static int ctx_index(lua_State *L)
     return 1;
 }
 
+/* Pushes the json part of the request or response at 1: made by host/lua/body.lua over the native functions. */
+static int push_json(lua_State *L, bool response)
+{
+    lua_getfield(L, LUA_REGISTRYINDEX, "tollgate.json_part");
+    if (lua_isnil(L, -1)) {
+        lua_pop(L, 1);
+        lua_getglobal(L, "require");
+        lua_pushliteral(L, "tollgate.body");
+        lua_call(L, 1, 1);
+        lua_getfield(L, LUA_REGISTRYINDEX, "tollgate.body");
+        lua_call(L, 1, 1);
+        lua_pushvalue(L, -1);
+        lua_setfield(L, LUA_REGISTRYINDEX, "tollgate.json_part");
+    }
+    lua_pushvalue(L, 1);
+    lua_pushboolean(L, response);
+    lua_call(L, 2, 1);
+    keep_field(L, "json");
+    return 1;
+}
+
 /* --- ctx.request --- */
 
 static void check_request_open(lua_State *L, const struct exchange *x)
@@ -254,6 +275,26 @@ static int request_body(lua_State *L)
     if (task_owner(t) != x)
         return luaL_error(L, "ctx.request:body() must be called in the request's own phase");
     exchange_want_whole(x, on_whole, x);
+    return task_wait(L, t, cancel_whole, x);
+}
+
+static void on_read(void *arg)
+{
+    task_resume(((struct exchange *)arg)->task, 0);
+}
+
+/* ctx.request:read(): the same wait as body(), without making a string of it. */
+static int request_read(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, 1);
+    if (x->stage > STAGE_ACCESS && !x->whole)
+        return luaL_error(L, "ctx.request:read() belongs to the access phase");
+    if (x->body_done && exchange_want_whole(x, on_read, x))
+        return 0;
+    struct task *t = task_check(L, "ctx.request:read()");
+    if (task_owner(t) != x)
+        return luaL_error(L, "ctx.request:read() must be called in the request's own phase");
+    exchange_want_whole(x, on_read, x);
     return task_wait(L, t, cancel_whole, x);
 }
 
@@ -328,6 +369,10 @@ static int request_index(lua_State *L)
         lua_pushliteral(L, "http");
     } else if (strcmp(key, "body") == 0) {
         lua_pushcfunction(L, request_body);
+    } else if (strcmp(key, "read") == 0) {
+        lua_pushcfunction(L, request_read);
+    } else if (strcmp(key, "json") == 0) {
+        return push_json(L, false);
     } else if (strcmp(key, "set_body") == 0) {
         lua_pushcfunction(L, request_set_body);
     } else if (strcmp(key, "each_header") == 0) {
@@ -391,6 +436,79 @@ static void check_response_open(lua_State *L, const struct exchange *x)
         luaL_error(L, "the response's head has been sent: only the response phase may change it");
 }
 
+static int gathered_result(lua_State *L, struct exchange *x)
+{
+    const struct buf *b = exchange_gathered(x);
+    lua_pushlstring(L, b->p != NULL ? b->p : "", b->n);
+    return 1;
+}
+
+static void on_gathered(void *arg)
+{
+    struct exchange *x = arg;
+    task_resume(x->task, gathered_result(task_lua(x->task), x));
+}
+
+static void on_gathered_read(void *arg)
+{
+    task_resume(((struct exchange *)arg)->task, 0);
+}
+
+static void cancel_gather(void *arg)
+{
+    exchange_ungather(arg);
+}
+
+/* Waits until the whole answer is there; result is what done pushes. */
+static int gather(lua_State *L, const char *what, void (*on_done)(void *), bool text)
+{
+    struct exchange *x = api_exchange(L, 1);
+    if (x->stage != STAGE_RESPONSE)
+        return luaL_error(L, "%s belongs to the response phase", what);
+    switch (exchange_gather(x, NULL, NULL)) {
+    case GATHER_NEVER:
+        return luaL_error(L, "%s: this answer is made by a plugin's function as it goes out", what);
+    case GATHER_DONE:
+        return text ? gathered_result(L, x) : 0;
+    default:
+        break;
+    }
+    struct task *t = task_check(L, what);
+    if (t != x->task)
+        return luaL_error(L, "%s must be called in the request's own phase", what);
+    exchange_gather(x, on_done, x);
+    return task_wait(L, t, cancel_gather, x);
+}
+
+/* ctx.response:body() → string: the whole answer, as it will go out. Waits for it; response phase. One above the route's
+ * limits.body becomes a 502. */
+static int response_body(lua_State *L)
+{
+    return gather(L, "ctx.response:body()", on_gathered, true);
+}
+
+/* ctx.response:read(): the same wait as body(), without making a string of it. */
+static int response_read(lua_State *L)
+{
+    return gather(L, "ctx.response:read()", on_gathered_read, false);
+}
+
+/* ctx.response:set_body(text): what goes to the client; response phase, once body() or read() has been called. Content-Length
+ * is set by the gateway. */
+static int response_set_body(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, 1);
+    size_t n;
+    const char *text = luaL_checklstring(L, 2, &n);
+    check_response_open(L, x);
+    struct buf *b = exchange_gathered(x);
+    if (b == NULL)
+        return luaL_error(L, "ctx.response:set_body() needs ctx.response:body() or :read() to be called first");
+    buf_clear(b);
+    buf_add(b, text, n);
+    return 0;
+}
+
 static int response_index(lua_State *L)
 {
     struct exchange *x = api_exchange(L, 1);
@@ -402,6 +520,14 @@ static int response_index(lua_State *L)
         lua_pushinteger(L, x->res.status);
     } else if (strcmp(key, "source") == 0) {
         lua_pushstring(L, x->source == SOURCE_ORIGIN ? "origin" : "gateway");
+    } else if (strcmp(key, "body") == 0) {
+        lua_pushcfunction(L, response_body);
+    } else if (strcmp(key, "read") == 0) {
+        lua_pushcfunction(L, response_read);
+    } else if (strcmp(key, "set_body") == 0) {
+        lua_pushcfunction(L, response_set_body);
+    } else if (strcmp(key, "json") == 0) {
+        return push_json(L, true);
     } else if (strcmp(key, "each_header") == 0) {
         lua_pushcfunction(L, response_each);
     } else {

@@ -9,6 +9,7 @@ static const char OPTIONS[] = "tollgate.llm.options";
 struct options {
     struct llm_options llm;
     enum meter_policy on_missing_usage;
+    uint64_t read_on_ms, read_on_bytes; /* where a client left; 0: not read on */
 };
 
 static double number_field(lua_State *L, const char *name, double fallback)
@@ -22,7 +23,8 @@ static double number_field(lua_State *L, const char *name, double fallback)
 }
 
 /* tg.llm.options{ bytes_per_token, default_output, image_tokens, file_tokens, hidden_tokens (tokens), cap_output (boolean),
- * on_missing_usage = "seen" | "reserved" } → options for tg.llm.meter. */
+ * on_missing_usage = "seen" | "reserved", drain_ms, drain_bytes (how far an answer is read on for its usage when the client has
+ * left; 0: not at all) } → options for tg.llm.meter. */
 static int llm_options_(lua_State *L)
 {
     struct options o;
@@ -38,6 +40,8 @@ static int llm_options_(lua_State *L)
     const char *policy = luaL_optstring(L, -1, "seen");
     if (!meter_policy_of_name(slice_of(policy), &o.on_missing_usage))
         return luaL_error(L, "tg.llm.options: on_missing_usage must be \"seen\" or \"reserved\"");
+    o.read_on_ms = (uint64_t)number_field(L, "drain_ms", 0);
+    o.read_on_bytes = (uint64_t)number_field(L, "drain_bytes", 0);
     if (o.llm.bytes_per_token <= 0)
         return luaL_error(L, "tg.llm.options: bytes_per_token must be greater than 0");
     *(struct options *)lua_newuserdata(L, sizeof o) = o;
@@ -81,6 +85,8 @@ static int inspect(lua_State *L, struct exchange *x, const struct options *o)
         buf_deinit(&edited);
     }
     x->metered = true;
+    x->read_on_ms = o->read_on_ms;
+    x->read_on_bytes = o->read_on_bytes;
     x->meter = meter_of(x->llm, o->llm.bytes_per_token, o->on_missing_usage);
     if (!x->llm->output_given || x->llm->hidden)
         x->sv->counters.not_estimated++;

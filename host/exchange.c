@@ -51,6 +51,7 @@ struct exchange *exchange_new(struct services *sv, struct generation *gen, const
     x->finish.run = on_finish;
     x->produce.run = on_produce;
     arena_init(&x->arena);
+    x->client.address = arena_dup(&x->arena, slice_of(client->address)).p; /* the log phase outlives the connection */
     make_id(x->id);
     generation_hold(gen);
     sv->exchanges++;
@@ -74,6 +75,8 @@ static void exchange_free(struct exchange *x)
     buf_deinit(&x->head_out);
     buf_deinit(&x->tail);
     buf_deinit(&x->edited);
+    buf_deinit(&x->whole_answer);
+    timer_deinit(sv->loop, &x->read_on_timer);
     if (x->producer_ref != LUA_NOREF)
         generation_unref(gen, x->producer_ref);
     arena_deinit(&x->arena);
@@ -88,15 +91,24 @@ void exchange_forget(struct exchange *x)
     exchange_free(x);
 }
 
+/* Of a target that was not read to its end: for the log, and for the shape of the error. */
+static struct slice path_of(struct slice target)
+{
+    const char *query = target.n > 0 ? memchr(target.p, '?', target.n) : NULL;
+    if (target.n == 0 || target.p[0] != '/')
+        return SLICE("-");
+    return (struct slice){ target.p, query != NULL ? (size_t)(query - target.p) : target.n };
+}
+
 void exchange_reject(struct exchange *x, int status, const char *message)
 {
     x->sv->counters.requests++;
     x->req.keep_alive = false;
     x->body_done = true;
-    if (x->req.method.p == NULL)
+    if (x->req.method.n == 0)
         x->req.method = SLICE("-");
     if (x->req.path.p == NULL)
-        x->req.path = SLICE("-");
+        x->req.path = path_of(x->req.target);
     exchange_error(x, status, NULL, message);
 }
 
@@ -160,10 +172,11 @@ static void on_produce(struct deferred *d)
 void exchange_client_gone(struct exchange *x)
 {
     x->client_here = false;
-    if (x->stage < STAGE_TAIL) {
-        x->sv->counters.client_gone++;
+    if (x->stage >= STAGE_TAIL)
+        return;
+    x->sv->counters.client_gone++;
+    if (!exchange_read_on(x))
         exchange_finish(x, ENDED_CLIENT_GONE);
-    }
 }
 
 void exchange_finish(struct exchange *x, enum ended how)
@@ -176,10 +189,12 @@ void exchange_finish(struct exchange *x, enum ended how)
     timer_stop(&x->timer);
     loop_undefer(x->sv->loop, &x->produce);
     exchange_unwant_whole(x);
+    exchange_ungather(x);
+    exchange_read_on_stop(x);
     if (x->origin_wait != NULL)
         upstream_cancel(x->origin_wait);
     x->origin_wait = NULL;
-    exchange_origin_let_go(x, how == ENDED_OK && x->origin_complete);
+    exchange_origin_let_go(x, x->origin_complete);
     exchange_drop_tasks(x);
     exchange_settle(x);
     loop_defer(x->sv->loop, &x->finish, LOOP_FINISH);

@@ -8,7 +8,8 @@
  * settlement goes to Redis before the last bytes go to the client.
  *
  * Files: exchange.c (life), exchange_body.c (the request's body), exchange_phase.c (plugins), exchange_origin.c (the origin),
- * exchange_answer.c (to the client), exchange_log.c (charge and access log). */
+ * exchange_answer.c (to the client), exchange_whole.c (whole answers, and answers read on for nobody), exchange_log.c (charge and
+ * access log). */
 #ifndef TOLLGATE_EXCHANGE_H
 #define TOLLGATE_EXCHANGE_H
 
@@ -78,7 +79,7 @@ struct exchange {
     int64_t begun_wall;            /* ms since the epoch */
     size_t prefix;                 /* of the path, for strip_prefix */
     struct timer timer;
-    struct exchange *next, **link; /* of all in this worker */
+    struct exchange *next, **link; /* of those in this worker whose log phase waits; link is NULL elsewhere */
 
     /* the request's body */
     struct buf body;               /* what has come and not gone to the origin; all of it once `whole` */
@@ -94,6 +95,7 @@ struct exchange {
     uint32_t hook;
     bool response_hooks_ran;
     struct buf edited;             /* what the last body hook returned */
+    const struct hook *answerer;   /* whose function makes the answer */
 
     /* the origin */
     struct upstream_wait *origin_wait;
@@ -103,6 +105,7 @@ struct exchange {
     int origin_failure;            /* the connection failed while plugins wait */
     int let_go;                    /* while feeding: what to do with the connection behind it */
     uint64_t origin_keep_ms;       /* how long the origin keeps it idle; 0: not said */
+    int origin_status;             /* as it came; a plugin may change res.status. 0: no head came */
     uint64_t origin_limit_ms;      /* of the current wait, for the log */
 
     /* the answer */
@@ -115,6 +118,14 @@ struct exchange {
     uint64_t length;               /* of FRAMING_LENGTH */
     uint64_t relayed;              /* body bytes to the client */
     bool head_sent, has_body, keep_alive;
+    bool gathering, gathered;      /* a plugin waits for the whole answer; it is in whole_answer */
+    struct buf whole_answer;
+    void (*on_gathered)(void *arg);
+    void *on_gathered_arg;
+    struct deferred gather;
+    bool gone;                     /* the client left and the answer is read on */
+    uint64_t read_on_ms, read_on_bytes; /* its bounds; 0 ms: not to be read on */
+    struct timer read_on_timer;
     struct deferred finish, produce;
 
     /* accounting */
@@ -187,6 +198,26 @@ void exchange_relay_end(struct exchange *x);
 void exchange_flush(struct exchange *x);          /* the head, where no body went with it */
 bool exchange_client_full(const struct exchange *x);
 
+void exchange_open_reader(struct exchange *x);    /* for usage, where the answer is the origin's and metered */
+
+/* --- whole answers, and answers for nobody (exchange_whole.c) --- */
+
+enum exchange_gather { GATHER_DONE, GATHER_WAIT, GATHER_NEVER };
+
+/* In the response phase: GATHER_DONE where the whole answer is there already; GATHER_WAIT, and on_gathered is called later (with
+ * NULL nothing is started); GATHER_NEVER where a plugin's function makes it. An answer above the route's body limit becomes a 502. */
+enum exchange_gather exchange_gather(struct exchange *x, void (*on_gathered)(void *arg), void *arg);
+void exchange_ungather(struct exchange *x);
+/* The whole answer, to be read and edited until the response phase ends; NULL where it was not gathered. */
+struct buf *exchange_gathered(struct exchange *x);
+bool exchange_gather_piece(struct exchange *x, struct slice piece); /* false: too large */
+void exchange_gather_end(struct exchange *x);
+/* The client left: true where the answer is read on for its usage. */
+bool exchange_read_on(struct exchange *x);
+void exchange_read_on_stop(struct exchange *x);
+/* The process ends: those that are read on end now. */
+void exchange_end_gone(struct services *sv);
+
 /* --- the origin (exchange_origin.c) --- */
 
 void exchange_origin_start(struct exchange *x);
@@ -203,6 +234,8 @@ void exchange_phase_done(struct exchange *x);     /* exchange.c */
 bool exchange_body_hooks(struct exchange *x, struct slice piece, bool last, void (*emit)(void *, struct slice));
 void exchange_produce(struct exchange *x);        /* SOURCE_FUNCTION: the next pieces */
 void exchange_drop_tasks(struct exchange *x);
+/* Gives up the log phases that wait still: the process ends. Returns how many. */
+uint32_t exchange_end_logs(struct services *sv);
 
 /* --- accounting (exchange_log.c) --- */
 

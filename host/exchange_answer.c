@@ -14,6 +14,8 @@ bool exchange_client_full(const struct exchange *x)
     return x->client_here && x->client.ops->queued(x->client.self) > CLIENT_FULL;
 }
 
+static void edit(void *arg, struct slice piece);
+
 /* --- the gateway's own answers --- */
 
 static enum llm_api api_of(const struct exchange *x)
@@ -37,6 +39,8 @@ void exchange_error_with(struct exchange *x, int status, const char *code, const
     if (x->origin_wait != NULL)
         upstream_cancel(x->origin_wait);
     x->origin_wait = NULL;
+    exchange_ungather(x);
+    x->gathered = false;
     exchange_origin_let_go(x, false);
     exchange_drop_tasks(x);
     buf_init(&body);
@@ -93,8 +97,11 @@ static void frame(struct exchange *x, struct response *head)
             head->length = x->answer.n;
             head->head_length = true;
         }
-    } else if (edits_body(x) || strip || x->source == SOURCE_FUNCTION) {
+    } else if (edits_body(x) || (strip && !x->gathered) || x->source == SOURCE_FUNCTION) {
         x->framing = open_framing(x);
+    } else if (x->gathered) {
+        x->framing = FRAMING_LENGTH;
+        head->length = x->whole_answer.n;
     } else if (x->source == SOURCE_BYTES) {
         x->framing = FRAMING_LENGTH;
         head->length = x->answer.n;
@@ -130,7 +137,7 @@ static void add_missing(struct exchange *x)
         headers_add(h, SLICE("x-request-id"), slice_of(x->id));
 }
 
-static void open_reader(struct exchange *x)
+void exchange_open_reader(struct exchange *x)
 {
     if (!x->metered || x->source != SOURCE_ORIGIN || x->reader != NULL)
         return;
@@ -142,7 +149,7 @@ static void open_reader(struct exchange *x)
 void exchange_answer_go(struct exchange *x)
 {
     struct response head;
-    open_reader(x);
+    exchange_open_reader(x);
     add_missing(x);
     head = x->res;
     frame(x, &head);
@@ -150,6 +157,11 @@ void exchange_answer_go(struct exchange *x)
     x->keep_alive = may_keep(x);
     message_write_response(&x->head_out, &head, !x->keep_alive, x->keep_alive && x->req.minor == 0);
     x->stage = STAGE_RELAY;
+    if (x->gathered) {
+        edit(x, buf_slice(&x->whole_answer));
+        exchange_relay_end(x);
+        return;
+    }
     switch (x->source) {
     case SOURCE_BYTES:
         exchange_relay(x, x->answer);
@@ -206,7 +218,7 @@ static void put(void *arg, struct slice piece)
 static void edit(void *arg, struct slice piece)
 {
     struct exchange *x = arg;
-    if (x->stage != STAGE_RELAY)
+    if (x->stage != STAGE_RELAY || !x->has_body || x->gone)
         return;
     if (edits_body(x))
         exchange_body_hooks(x, piece, false, put);
@@ -218,6 +230,11 @@ void exchange_relay(struct exchange *x, struct slice piece)
 {
     if (!x->has_body || x->stage != STAGE_RELAY)
         return;
+    if (x->gone && piece.n > x->read_on_bytes) {
+        exchange_finish(x, ENDED_CLIENT_GONE);
+        return;
+    }
+    x->read_on_bytes -= x->gone ? piece.n : 0;
     if (x->reader != NULL && x->source == SOURCE_ORIGIN)
         llm_reader_feed(x->reader, piece, edit, x);
     else
@@ -229,15 +246,15 @@ void exchange_relay_end(struct exchange *x)
     if (x->stage != STAGE_RELAY)
         return;
     if (x->has_body) {
-        if (x->reader != NULL && x->source == SOURCE_ORIGIN)
+        if (x->reader != NULL && x->source == SOURCE_ORIGIN && !x->gathered)
             llm_reader_end(x->reader, edit, x);
-        if (x->stage == STAGE_RELAY && edits_body(x)
+        if (x->stage == STAGE_RELAY && edits_body(x) && !x->gone
             && !exchange_body_hooks(x, (struct slice){ "", 0 }, true, put))
             return;
         if (x->framing == FRAMING_CHUNKED)
             buf_add_text(&x->tail, "0\r\n\r\n");
     }
-    exchange_finish(x, ENDED_OK);
+    exchange_finish(x, x->gone ? ENDED_CLIENT_GONE : ENDED_OK);
 }
 
 void exchange_client_drained(struct exchange *x)

@@ -68,6 +68,10 @@ static void failed(struct exchange *x, int status, const char *code, const char 
     x->sv->counters.origin_errors++;
     log_write(LOG_WARN, x->id, "origin %s: %s", x->route->target->url_text, detail);
     exchange_origin_let_go(x, false);
+    if (x->gone) {
+        exchange_finish(x, ENDED_CLIENT_GONE);
+        return;
+    }
     if (x->stage == STAGE_RELAY && !x->head_sent) { /* nothing has gone to the client yet */
         buf_clear(&x->head_out);
         x->stage = STAGE_RESPONSE;
@@ -279,7 +283,11 @@ static int on_head(void *arg)
 static int on_piece(void *arg, struct slice piece)
 {
     struct exchange *x = ((struct upstream_conn *)arg)->arg;
-    exchange_relay(x, piece);
+    if (x->gathering && !exchange_gather_piece(x, piece))
+        failed(x, 502, "answer_too_large", "The origin's answer is larger than this route allows a plugin to read.",
+            "an answer above limits.body, which a plugin wants whole");
+    else if (!x->gathering)
+        exchange_relay(x, piece);
     return x->let_go != LET_GO_NOT;
 }
 
@@ -306,20 +314,23 @@ static void feed(struct exchange *x, const char *bytes, size_t n)
         fault = parser_feed(c->parser, bytes, n, &used);
         bytes += used;
         n -= used;
-    } while (fault == 0 && n > 0 && x->let_go == LET_GO_NOT && !x->origin_complete && x->stage != STAGE_RESPONSE);
+    } while (fault == 0 && n > 0 && x->let_go == LET_GO_NOT && !x->origin_complete
+        && (x->stage != STAGE_RESPONSE || x->gathering));
     if (fault != 0 && x->let_go == LET_GO_NOT) {
         char detail[128];
         snprintf(detail, sizeof detail, "malformed answer: %s", parser_fault(c->parser));
         failed(x, 502, "bad_origin_answer", "The origin's answer could not be used.", detail);
     }
-    if (x->stage == STAGE_RESPONSE && x->let_go == LET_GO_NOT) {
+    if (x->stage == STAGE_RESPONSE && !x->gathering && x->let_go == LET_GO_NOT) {
         buf_add(&x->pending, bytes, n);
         stream_pause(c->stream);
         timer_stop(&x->timer);
     } else if (x->origin_complete && n > 0) {
         x->origin_surplus = true; /* bytes behind the answer: never to be trusted again */
     }
-    if (x->origin_complete && x->let_go == LET_GO_NOT && x->stage == STAGE_RELAY)
+    if (x->origin_complete && x->let_go == LET_GO_NOT && x->gathering)
+        exchange_gather_end(x);
+    else if (x->origin_complete && x->let_go == LET_GO_NOT && x->stage == STAGE_RELAY)
         exchange_relay_end(x);
     x->feeding = false;
     if (x->let_go != LET_GO_NOT) {
@@ -331,9 +342,9 @@ static void feed(struct exchange *x, const char *bytes, size_t n)
 
 static void pace(struct exchange *x)
 {
-    if (x->origin == NULL || x->stage != STAGE_RELAY)
+    if (x->origin == NULL || (x->stage != STAGE_RELAY && !x->gathering))
         return;
-    x->origin_paused = exchange_client_full(x);
+    x->origin_paused = !x->gathering && exchange_client_full(x);
     if (x->origin_paused) {
         stream_pause(x->origin->stream);
         timer_stop(&x->timer); /* the client's write deadline counts now */
@@ -355,14 +366,18 @@ static void on_origin_read(void *arg, const char *bytes, size_t n)
 static void over(struct exchange *x, int err)
 {
     char detail[128];
-    if (err == 0 && x->stage == STAGE_RELAY && !x->origin_complete) {
+    if (err == 0 && (x->stage == STAGE_RELAY || x->gathering) && !x->origin_complete) {
         x->res.keep_alive = false;
         x->feeding = true;
-        if (parser_eof(x->origin->parser) == 0 && x->origin_complete)
-            exchange_relay_end(x);
+        if (parser_eof(x->origin->parser) == 0 && x->origin_complete) {
+            if (x->gathering)
+                exchange_gather_end(x);
+            else
+                exchange_relay_end(x);
+        }
         x->feeding = false;
         x->let_go = LET_GO_NOT;
-        if (x->stage >= STAGE_TAIL) {
+        if (x->origin_complete) {
             exchange_origin_let_go(x, false);
             return;
         }
@@ -378,14 +393,14 @@ void exchange_origin_resume(struct exchange *x)
 {
     if (x->origin == NULL)
         return;
-    if (x->stage == STAGE_RELAY && !x->origin_complete) {
+    if ((x->stage == STAGE_RELAY || x->gathering) && !x->origin_complete) {
         struct buf held = x->pending;
         buf_init(&x->pending);
         feed(x, held.p != NULL ? held.p : "", held.n);
         buf_deinit(&held);
         exchange_flush(x);
     }
-    if (x->stage == STAGE_RELAY && x->origin_failure != 0)
+    if ((x->stage == STAGE_RELAY || x->gathering) && x->origin_failure != 0)
         over(x, x->origin_failure);
     pace(x);
 }
@@ -393,7 +408,7 @@ void exchange_origin_resume(struct exchange *x)
 static void on_origin_end(void *arg, int err)
 {
     struct exchange *x = ((struct upstream_conn *)arg)->arg;
-    if (x->stage == STAGE_RESPONSE)
+    if (x->stage == STAGE_RESPONSE && !x->gathering)
         x->origin_failure = err != 0 ? err : UV_EOF; /* plugins wait; looked at when they are done */
     else
         over(x, err);

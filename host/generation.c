@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <lualib.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "api.h"
@@ -109,6 +110,14 @@ static int list_folder(lua_State *L)
     return 1;
 }
 
+/* (path) → the same without links, or nil. */
+static int real_path(lua_State *L)
+{
+    char absolute[PATH_MAX];
+    lua_pushstring(L, realpath(luaL_checkstring(L, 1), absolute));
+    return 1;
+}
+
 /* Leaves the resolved configuration in the registry. */
 static bool load(struct generation *g, const char *path, struct buf *faults)
 {
@@ -119,7 +128,8 @@ static bool load(struct generation *g, const char *path, struct buf *faults)
     lua_pushstring(L, path);
     lua_pushstring(L, plugins);
     lua_pushcfunction(L, list_folder);
-    if (!call(g, 3, 2, faults))
+    lua_pushcfunction(L, real_path);
+    if (!call(g, 4, 2, faults))
         return false;
     if (lua_isnil(L, -2)) {
         buf_printf(faults, "%s\n", lua_tostring(L, -1));
@@ -138,6 +148,8 @@ static void generation_free(struct generation *g)
     if (g->table != NULL)
         routes_free(g->table);
     if (g->L != NULL) {
+        api_redis_scripts_stop(g);
+        api_timers_stop(g);
         task_pool_deinit(&g->tasks);
         if (g->tasks.alive != 0 || g->refs_lua != 0)
             log_error("leak: a generation ends with %u tasks and %d Lua references", g->tasks.alive, g->refs_lua);
@@ -262,6 +274,7 @@ static bool each_entry(struct generation *g, const char *phase, struct buf *faul
 
 int generation_start(struct generation *g, struct buf *faults)
 {
+    api_redis_scripts_start(g);
     return each_entry(g, "init", faults) ? 0 : -1;
 }
 
@@ -273,11 +286,13 @@ void generation_stop(struct generation *g)
     g->stopped = true;
     buf_init(&faults);
     if (!each_entry(g, "stop", &faults)) {
-        buf_add(&faults, "", 1);
+        faults.p[faults.n - 1] = '\0'; /* the last line's end */
         log_error("%s", faults.p);
     }
     buf_deinit(&faults);
     api_timers_stop(g);
+    api_redis_subscriptions_stop(g);
+    api_redis_scripts_stop(g);
 }
 
 void generation_hold(struct generation *g)

@@ -50,6 +50,8 @@ struct generation {
     uint32_t nroutes;
     uint32_t timers;             /* of plugins, running */
     struct timer_entry *timer_list;
+    struct redis_subscription *redis_subscriptions;
+    struct redis_script *redis_scripts;
     int refs_lua;                /* registry references that the host took and has not given back */
 };
 

@@ -236,15 +236,29 @@ static void read_chain(struct generation *g, struct route *r)
     leave(g);
 }
 
-/* ctx.route: {name=, api=}. */
+static int refuse_change(lua_State *L)
+{
+    return luaL_error(L, "ctx.route cannot be changed");
+}
+
+/* ctx.route: name and api. All requests share it, so it is an empty table before the one that has them. */
 static void make_lua_route(struct generation *g, struct route *r, const char *api)
 {
-    lua_createtable(g->L, 0, 2);
-    lua_pushstring(g->L, r->name);
-    lua_setfield(g->L, -2, "name");
-    lua_pushstring(g->L, api);
-    lua_setfield(g->L, -2, "api");
-    r->lua_ref = generation_ref(g, g->L);
+    lua_State *L = g->L;
+    lua_newtable(L);
+    lua_createtable(L, 0, 3);
+    lua_createtable(L, 0, 2);
+    lua_pushstring(L, r->name);
+    lua_setfield(L, -2, "name");
+    lua_pushstring(L, api);
+    lua_setfield(L, -2, "api");
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, refuse_change);
+    lua_setfield(L, -2, "__newindex");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+    lua_setmetatable(L, -2);
+    r->lua_ref = generation_ref(g, L);
 }
 
 static int read_route(struct generation *g, struct route *r, bool check_only, struct buf *faults)

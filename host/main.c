@@ -10,11 +10,13 @@ static const char help[] =
     "  tollgate run [-c gateway.lua]             serves until SIGTERM or SIGINT\n"
     "  tollgate check [-c gateway.lua] [--print] tells every fault of a configuration, with its place;\n"
     "                                            --print shows the effective one, secrets masked\n"
-    "  tollgate usage [-c gateway.lua] KEYID     what a key has used this month and has in flight\n"
+    "  tollgate usage [-c gateway.lua] [KEYID] [--json]\n"
+    "                                            what a key, or all, used of the month's budget\n"
     "  tollgate key new --id ID [options]        makes a secret, shown once, and the record to add to keys.jsonl\n"
     "      --tenant T  --plan P  --rps N  --burst N  --monthly-tokens N  --concurrency N  --route NAME (repeatable)\n"
     "  tollgate exec [--redis URL] FILE [args]   runs a Lua file with the plugins' primitives at hand\n"
     "  tollgate test [--redis URL] [args]        runs busted likewise; args are busted's own\n"
+    "  tollgate new plugin NAME                  writes plugins/NAME.lua and spec/NAME_spec.lua to begin with\n"
     "  tollgate version\n"
     "  tollgate help\n"
     "\n"
@@ -41,6 +43,7 @@ static const struct {
     int (*run)(int argc, char **argv);
 } commands[] = {
     { "run", cli_run }, { "check", cli_check }, { "usage", cli_usage }, { "key", cli_key }, { "exec", cli_exec }, { "test", cli_test },
+    { "new", cli_new },
     { "version", cli_version }, { "--version", cli_version }, { "help", cli_help }, { "--help", cli_help }, { "-h", cli_help },
 };
 

@@ -38,7 +38,7 @@ struct worker {
     struct access_log access_log;
     struct rds_watch watch;
     int code;
-    bool ending, refused, fetches_cut;
+    bool ending, fetches_cut;
 };
 
 static struct generation *current(void *arg)
@@ -55,22 +55,39 @@ static void on_redis_stopped(void *arg)
     w->redisd = NULL;
 }
 
-/* In the reverse order of the start; Redis last. */
+/* The generation and what its plugins use. */
+static void close_plugins(struct worker *w)
+{
+    if (w->gen != NULL)
+        generation_stop(w->gen);
+    if (w->sv.quota != NULL)
+        quota_free(w->sv.quota);
+    if (w->sv.rds != NULL)
+        rds_free(w->sv.rds);
+    if (w->server != NULL)
+        server_free(w->server);
+    w->server = NULL;
+    if (w->gen != NULL)
+        generation_release(w->gen);
+    if (w->sv.rds_pool != NULL)
+        rds_pool_free(w->sv.rds_pool);
+}
+
+/* In the reverse order of the start, as far as that came; Redis last. */
 static void close_all(struct worker *w)
 {
-    generation_stop(w->gen);
-    quota_free(w->sv.quota);
-    rds_free(w->sv.rds);
-    server_free(w->server);
-    generation_release(w->gen);
-    fetch_client_free(w->sv.fetch);
-    upstream_free(w->sv.upstream);
-    resolve_free(w->sv.resolve);
+    close_plugins(w);
+    if (w->sv.fetch != NULL)
+        fetch_client_free(w->sv.fetch);
+    if (w->sv.upstream != NULL)
+        upstream_free(w->sv.upstream);
+    if (w->sv.resolve != NULL)
+        resolve_free(w->sv.resolve);
     timer_deinit(&w->loop, &w->limit);
     timer_deinit(&w->loop, &w->settle);
     timer_deinit(&w->loop, &w->redis_wait);
-    uv_close((uv_handle_t *)&w->term, NULL);
-    uv_close((uv_handle_t *)&w->interrupt, NULL);
+    uv_unref((uv_handle_t *)&w->term); /* closed last: a signal at the very end must not kill what is ending */
+    uv_unref((uv_handle_t *)&w->interrupt);
     if (w->redisd != NULL)
         redisd_stop(w->redisd, on_redis_stopped, w);
 }
@@ -104,6 +121,7 @@ static void on_server_empty(void *arg)
 {
     struct worker *w = arg;
     timer_stop(&w->limit);
+    exchange_end_gone(&w->sv);
     w->settle_until = loop_now(&w->loop) + SETTLE_MS;
     on_settle(&w->settle);
 }
@@ -131,7 +149,7 @@ static void on_signal(uv_signal_t *h, int signum)
     (void)signum;
     if (!w->ending) {
         end(w);
-    } else {
+    } else if (w->server != NULL) {
         log_warn("stopping at once");
         server_abort(w->server);
     }
@@ -153,7 +171,6 @@ static void on_redis_change(struct rds_watch *watch, bool usable)
         w->code = EXIT_START;
         if (w->server != NULL)
             end(w);
-        w->refused = true;
     }
 }
 
@@ -194,6 +211,7 @@ static int start_redis(struct worker *w)
         c.connect_ms = s->redis_connect_timeout;
     c.resolve = w->sv.resolve;
     w->sv.rds = rds_new(&w->loop, &c);
+    w->sv.rds_pool = rds_pool_new(&w->loop, w->sv.rds);
     snprintf(scripts, sizeof scripts, "%s/scripts/redis", paths_home(home, sizeof home));
     w->sv.quota = quota_new(&w->loop, w->sv.rds, scripts, s->redis_hash_tags);
     if (w->sv.quota == NULL)
@@ -287,11 +305,32 @@ static int start(struct worker *w, const char *config)
 }
 
 /* A start that failed: what was made goes at once, without the courtesies of a drain. */
-static int give_up(struct worker *w)
+static void give_up(struct worker *w)
 {
-    if (w->redisd != NULL)
-        redisd_stop(w->redisd, NULL, NULL);
-    return EXIT_START; /* the process ends; its Redis ends with it */
+    w->code = EXIT_START;
+    w->ending = true;
+    if (w->gen != NULL)
+        w->gen->stopped = true; /* not all of its plugins have started */
+    if (w->server != NULL)
+        server_drain(w->server, NULL, NULL);
+    uv_run(&w->loop.uv, UV_RUN_NOWAIT); /* listeners are closed before the server goes */
+    close_all(w);
+}
+
+/* Nothing is left but the process; returns its exit code. */
+static int finish(struct worker *w)
+{
+    uv_close((uv_handle_t *)&w->term, NULL);
+    uv_close((uv_handle_t *)&w->interrupt, NULL);
+    access_log_deinit(&w->access_log);
+    int left = loop_deinit(&w->loop);
+    int code = w->code;
+    if (left > 0 || w->sv.leaks > 0)
+        code = EXIT_LEAK;
+    shared_free(w->sv.shared);
+    metrics_free(w->sv.metrics);
+    mem_free(w);
+    return code;
 }
 
 int worker_run(const char *config)
@@ -302,18 +341,13 @@ int worker_run(const char *config)
         log_error("cannot make an event loop");
         return EXIT_START;
     }
-    if (start(w, config) != 0)
-        return give_up(w);
+    bool started = start(w, config) == 0;
     watch_signal(w, &w->term, SIGTERM);
     watch_signal(w, &w->interrupt, SIGINT);
-    log_info("tollgate %s is ready", TOLLGATE_VERSION);
+    if (started)
+        log_info("tollgate %s is ready", TOLLGATE_VERSION);
+    else
+        give_up(w);
     loop_run(&w->loop);
-    access_log_deinit(&w->access_log);
-    int left = loop_deinit(&w->loop);
-    int code = w->code;
-    if (left > 0 || w->sv.leaks > 0)
-        code = EXIT_LEAK;
-    shared_free(w->sv.shared);
-    mem_free(w);
-    return code;
+    return finish(w);
 }

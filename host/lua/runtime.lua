@@ -7,7 +7,7 @@ local M = {}
 -- A wait of the host leaves a coroutine by a yield of WAIT. A plugin's own coroutine hands it on to whoever resumed it, so
 -- tg.timer.sleep and the like work at any depth.
 local resume, yield, create, isyieldable = coroutine.resume, coroutine.yield, coroutine.create, coroutine.isyieldable
-local error, type = error, type
+local error = error
 
 local function pass(co, ok, first, ...)
   if ok and first == WAIT then
@@ -51,87 +51,8 @@ local function read(path)
   return text
 end
 
-local function exists(path)
-  local file = io.open(path, "rb")
-  if file then
-    file:close()
-  end
-  return file ~= nil
-end
-
---- Loads a plugin file; a fault names file and line.
-local function load_file(path)
-  local chunk, err = loadfile(path, "t")
-  if not chunk then
-    return nil, err
-  end
-  local ok, plugin = pcall(chunk)
-  if not ok then
-    return nil, type(plugin) == "string" and plugin or ("%s: raised a %s, not a message"):format(path, type(plugin))
-  end
-  if type(plugin) ~= "table" then
-    return nil, path .. ": a plugin file must return a table, not " .. type(plugin)
-  end
-  return plugin
-end
-
-local function find(dirs, name)
-  for _, dir in ipairs(dirs) do
-    for _, path in ipairs { dir .. "/" .. name .. ".lua", dir .. "/" .. name .. "/init.lua" } do
-      if exists(path) then
-        return path
-      end
-    end
-  end
-end
-
---- The names of all plugins that could be loaded, for suggestions.
-local function names_in(dirs, list)
-  local names = {}
-  for _, dir in ipairs(dirs) do
-    for _, entry in ipairs(list(dir)) do
-      local name = entry:match("^(.+)%.lua$") or exists(dir .. "/" .. entry .. "/init.lua") and entry
-      names[#names + 1] = name or nil
-    end
-  end
-  return names
-end
-
-local function loader(dirs, list)
-  local loaded = {}
-  return function(name)
-    if loaded[name] then
-      return loaded[name]
-    end
-    local path = find(dirs, name)
-    if not path then
-      return nil, nil, names_in(dirs, list)
-    end
-    local plugin, fault = load_file(path)
-    if not plugin then
-      return nil, fault
-    end
-    for _, phase in ipairs { "check", "init", "stop", "access", "response", "body", "log" } do
-      local kind = type(plugin[phase])
-      if kind ~= "nil" and kind ~= "function" then
-        return nil, ("%s: %s must be a function, not %s"):format(path, phase, kind)
-      end
-    end
-    loaded[name] = plugin
-    return plugin
-  end
-end
-
-local function set_paths(dirs)
-  local parts = {}
-  for _, dir in ipairs(dirs) do
-    parts[#parts + 1] = dir .. "/?.lua"
-    parts[#parts + 1] = dir .. "/?/init.lua"
-  end
-  package.path = table.concat(parts, ";") .. ";" .. package.path
-end
-
--- From now on an assignment to an undeclared global is an error that names its place; `rawset(_G, …)` is the way around.
+-- From now on an assignment to an undeclared global is an error that names its place, for code too that does not come from a
+-- file of a plugin (see plugin_loader.lua).
 local function seal()
   setmetatable(_G, {
     __newindex = function(_, name)
@@ -144,9 +65,10 @@ end
 -- @tparam string path of gateway.lua
 -- @tparam string shipped folder of the plugins that ship
 -- @tparam function list (folder) gives the names in it
+-- @tparam function real (path) gives it without links, or nil
 -- @treturn table the resolved configuration, or nil
 -- @treturn string faults, one a line
-function M.load(path, shipped, list)
+function M.load(path, shipped, list, real)
   local config = require "tollgate.config"
   local function text_of(faults)
     local lines = {}
@@ -164,9 +86,9 @@ function M.load(path, shipped, list)
     dirs[i] = dir
   end
   dirs[#dirs + 1] = shipped
-  set_paths(dirs)
   seal()
-  conf, faults = config.resolve_plugins(conf, loader(dirs, list))
+  local load_plugin = require("tollgate.plugin_loader").new(dirs, { list = list, real = real })
+  conf, faults = config.resolve_plugins(conf, load_plugin)
   if not conf then
     return nil, text_of(faults)
   end

@@ -1,9 +1,20 @@
--- quota: how much a key may use: requests a second, requests in flight, LLM tokens in a month. Redis decides.
+-- quota: how much a key may use: requests a second, requests in flight, LLM tokens in a UTC month. Redis decides, so that
+-- all replicas share the limits.
 --
 -- On a route that speaks an LLM API whose tokens can be counted, a request reserves its prompt's estimate and the most
 -- that its answer may take; on any other route only rate and concurrency count. The host settles the reservation
--- however the request ends. A request without a consumer counts under the key id "route:NAME", which all such
+-- however the request ends. A request without a consumer counts under the key id `route:NAME`, which all such
 -- requests of the route share, with the settings' own limits.
+--
+-- Each limit is the record's own, else its plan's, else that of the settings; one that is nowhere is not enforced. `burst`
+-- is looked for no further than where `rps` was found, and `burst / rps` is at most 31 days. A record whose plan is not
+-- among `plans` makes its requests a 500 where `plans` has others, or where the key would have no limit at all.
+--
+-- | answer | when | headers |
+-- |---|---|---|
+-- | 429 `rate_limit_exceeded` | rate or concurrency | `Retry-After`, `retry-after-ms`, limit headers |
+-- | 429 `insufficient_quota` | the month's tokens | `Retry-After` (the month's end), `x-should-retry: false`, limit headers |
+-- | 503 `quota_unavailable` | Redis cannot decide and `on_redis_error = "deny"` | `Retry-After: 1` |
 
 local tg = require "tollgate"
 local limits_of = require "quota.limits"
@@ -36,6 +47,10 @@ schema.cap_output = { type = "boolean", default = true,
   doc = "send default_output as the maximum where the request names none and a budget applies" }
 schema.on_missing_usage = { type = "string", one_of = { "seen", "reserved" }, default = "seen",
   doc = "what is charged where the origin reports no usage: the prompt and what was relayed, or the reservation" }
+schema.on_client_gone = { type = "string", one_of = { "cancel", "drain" }, default = "cancel",
+  doc = "where a client leaves: end the origin's answer too, or read it on to its usage" }
+schema.drain_time = { type = "duration", min = 0.1, max = 3600, default = 30, doc = "seconds that drain may take" }
+schema.drain_bytes = { type = "size", min = 0, max = 2 ^ 40, default = "4m", doc = "bytes that drain may read" }
 schema.on_redis_error = { type = "string", one_of = { "deny", "allow" }, default = "deny",
   doc = "where Redis cannot decide: 503, or let pass" }
 schema.deadline = { type = "duration", min = 0.001, max = 60,
@@ -47,11 +62,15 @@ local instances = setmetatable({}, { __mode = "k" })
 
 function M.check(conf, path) return limits_of.check(conf, path) end
 
+-- For `tollgate usage`: the limits of a key's record, or of none.
+function M.limits(conf, record) return limits_of.of(conf, record) end
+
 local function meter_options(conf, cap_output)
   return tg.llm.options {
     bytes_per_token = conf.bytes_per_token, default_output = conf.default_output, image_tokens = conf.image_tokens,
     file_tokens = conf.file_tokens, hidden_tokens = conf.hidden_tokens, cap_output = cap_output,
     on_missing_usage = conf.on_missing_usage,
+    drain_ms = conf.on_client_gone == "drain" and math.ceil(conf.drain_time * 1000) or 0, drain_bytes = conf.drain_bytes,
   }
 end
 
