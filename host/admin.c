@@ -4,16 +4,24 @@
 #include <inttypes.h>
 #include <string.h>
 
-static void answer(struct exchange *x, int status, const char *type, struct slice body)
+/* `allow` is the value of the field of that name; NULL: none. */
+static void answer_with(struct exchange *x, int status, const char *type, struct slice body, const char *allow)
 {
     x->quiet = true;
     x->res = (struct response){ .status = status, .minor = 1 };
     headers_init(&x->res.headers, &x->arena);
     headers_add(&x->res.headers, SLICE("content-type"), slice_of(type));
     headers_add(&x->res.headers, SLICE("cache-control"), SLICE("no-store"));
+    if (allow != NULL)
+        headers_add(&x->res.headers, SLICE("allow"), slice_of(allow));
     x->source = SOURCE_BYTES;
     x->answer = arena_dup(&x->arena, body);
     exchange_answer(x);
+}
+
+static void answer(struct exchange *x, int status, const char *type, struct slice body)
+{
+    answer_with(x, status, type, body, NULL);
 }
 
 static bool host_allowed(struct exchange *x)
@@ -74,6 +82,7 @@ static void metrics(struct exchange *x)
     metric(&out, "quota_lapsed_total", "Reservations whose lease was gone at renewal", q->lapsed);
     metric(&out, "quota_healed_total", "Slots of dead gateways that were freed", q->healed);
     metric(&out, "quota_lost_total", "Settlements that had to be given up", q->lost);
+    metrics_write(x->sv->metrics, &out);
     answer(x, 200, "text/plain; version=0.0.4", buf_slice(&out));
     buf_deinit(&out);
 }
@@ -88,7 +97,7 @@ void admin_begin(struct exchange *x)
         return;
     }
     if (!slice_eq(x->req.method, SLICE("GET")) && !slice_eq(x->req.method, SLICE("HEAD"))) {
-        answer(x, 405, "text/plain", SLICE("the admin listener is read-only: GET or HEAD\n"));
+        answer_with(x, 405, "text/plain", SLICE("the admin listener is read-only: GET or HEAD\n"), "GET, HEAD");
         return;
     }
     if (slice_eq(x->req.path, SLICE("/healthz"))) {

@@ -93,8 +93,9 @@ static void open_literals(lua_State *L)
     }
 }
 
-/* Besides the functions there are null; empty_array, which encodes as [] and cannot be changed; and
- * array_mt, the metatable of arrays. */
+/* tg.json.null: JSON's null, since a nil would be no value at all. */
+/* tg.json.empty_array: encodes as [], and cannot be changed. */
+/* tg.json.array_mt: the metatable of arrays. */
 void api_open_json(lua_State *L)
 {
     static const luaL_Reg functions[] = {

@@ -51,19 +51,9 @@ static void push_record(lua_State *L, const struct key_record *r)
     lua_setfield(L, -2, "routes");
 }
 
-/*** The record of the key with a secret.
- * @function store:find
- * @tparam string secret
- * @treturn table|nil { id, tenant, plan, rps, burst, monthly_tokens, concurrency, routes,
- *   disabled }; what the file does not say is nil, but disabled is false. The same table each
- *   time; not to be changed. */
-static int store_find(lua_State *L)
+/* Pushes the table of a record, made when it is first asked for; nil for NULL. The store is at 1. */
+static int push_kept(lua_State *L, const struct keystore *ks, const struct key_record *r)
 {
-    struct keystore *ks = check_store(L);
-    size_t n;
-    luaL_checktype(L, 2, LUA_TSTRING);
-    const char *secret = lua_tolstring(L, 2, &n);
-    const struct key_record *r = keystore_find(ks, (struct slice){ secret, n });
     if (r == NULL) {
         lua_pushnil(L);
         return 1;
@@ -78,6 +68,48 @@ static int store_find(lua_State *L)
         lua_rawseti(L, -3, number);
     }
     return 1;
+}
+
+static struct slice check_text(lua_State *L, int idx)
+{
+    size_t n;
+    luaL_checktype(L, idx, LUA_TSTRING);
+    const char *p = lua_tolstring(L, idx, &n);
+    return (struct slice){ p, n };
+}
+
+/*** The record of the key with a secret.
+ * @function store:find
+ * @tparam string secret
+ * @treturn table|nil { id, tenant, plan, rps, burst, monthly_tokens, concurrency, routes,
+ *   disabled }; what the file does not say is nil, but disabled is false. The same table each
+ *   time; not to be changed. */
+static int store_find(lua_State *L)
+{
+    struct keystore *ks = check_store(L);
+    return push_kept(L, ks, keystore_find(ks, check_text(L, 2)));
+}
+
+/*** The record of the key with an id.
+ * @function store:by_id
+ * @tparam string id
+ * @treturn table|nil as of find */
+static int store_by_id(lua_State *L)
+{
+    struct keystore *ks = check_store(L);
+    return push_kept(L, ks, keystore_find_id(ks, check_text(L, 2)));
+}
+
+/*** The i-th record of the file.
+ * @function store:at
+ * @tparam number i from 1
+ * @treturn table|nil as of find; nil beyond the last */
+static int store_at(lua_State *L)
+{
+    struct keystore *ks = check_store(L);
+    lua_Number i = luaL_checknumber(L, 2);
+    bool there = i >= 1 && i <= (lua_Number)keystore_count(ks);
+    return push_kept(L, ks, there ? keystore_at(ks, (size_t)i - 1) : NULL);
 }
 
 /*** How many keys there are, disabled ones included.
@@ -130,6 +162,8 @@ static int keys_open(lua_State *L)
 void api_open_keys(lua_State *L)
 {
     static const luaL_Reg methods[] = { { "find", store_find },
+                                        { "by_id", store_by_id },
+                                        { "at", store_at },
                                         { "count", store_count },
                                         { NULL, NULL } };
     static const luaL_Reg functions[] = { { "open", keys_open }, { NULL, NULL } };

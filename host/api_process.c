@@ -89,8 +89,8 @@ static struct process *check(lua_State *L)
     return *(struct process **)luaL_checkudata(L, 1, PROCESS);
 }
 
-/* process.start{ program, argument, …, cwd = folder } → process, or nil, message. Its stdin is closed, its stdout is ours, its
- * stderr is kept. */
+/* process.start{ program, argument, …, cwd = folder, stdout = false } → process, or nil, message. Its stdin is closed, its
+ * stdout is ours, or dropped where that is false, its stderr is kept. */
 static int process_start(lua_State *L)
 {
     struct generation *g = api_generation(L);
@@ -104,6 +104,8 @@ static int process_start(lua_State *L)
         args[i] = (char *)(uintptr_t)luaL_checkstring(L, -1);
     }
     args[n] = NULL;
+    lua_getfield(L, 1, "stdout");
+    uv_stdio_flags stdout_flag = lua_isboolean(L, -1) && !lua_toboolean(L, -1) ? UV_IGNORE : UV_INHERIT_FD;
     lua_getfield(L, 1, "cwd");
     struct process **out = lua_newuserdata(L, sizeof *out);
     struct process *p = mem_zalloc(sizeof *p);
@@ -113,7 +115,7 @@ static int process_start(lua_State *L)
     p->g = g;
     p->handle.data = p->err.data = p;
     uv_pipe_init(&g->sv->loop->uv, &p->err, 0);
-    uv_stdio_container_t io[3] = { { .flags = UV_IGNORE }, { .flags = UV_INHERIT_FD, .data.fd = 1 },
+    uv_stdio_container_t io[3] = { { .flags = UV_IGNORE }, { .flags = stdout_flag, .data.fd = 1 },
         { .flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&p->err } };
     uv_process_options_t o = { .file = args[0], .args = args, .exit_cb = on_child_end, .stdio = io, .stdio_count = 3,
         .cwd = lua_isnil(L, -2) ? NULL : luaL_checkstring(L, -2) };

@@ -9,5 +9,6 @@ int cli_usage(int argc, char **argv);
 int cli_key(int argc, char **argv);
 int cli_exec(int argc, char **argv);
 int cli_test(int argc, char **argv);
+int cli_new(int argc, char **argv);
 
 #endif

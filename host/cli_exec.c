@@ -1,7 +1,8 @@
 /* tollgate exec and tollgate test: a Lua file, or busted, in one coroutine with the plugins' primitives at hand and no
  * gateway around it. When it has ended and its timers too, what is left open is a defect of the code that ran: it is named, and
- * the exit code says so. */
+ * the exit code says so. tollgate new runs the same way. */
 #include <lauxlib.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "cli.h"
 #include "generation.h"
 #include "log.h"
+#include "paths.h"
 #include "rds.h"
 #include "worker.h"
 
@@ -59,20 +61,20 @@ static void on_poll(struct timer *t)
         timer_set(&e->loop, t, POLL_MS);
 }
 
-static void run(struct exec *e, const char *function, int argc, char **argv)
+/* Calls a function of host/lua/exec.lua with `first`, unless it is NULL, and a list of the arguments. */
+static void run(struct exec *e, const char *function, const char *first, int argc, char **argv)
 {
     e->task = task_new(&e->gen->tasks, on_settled, e);
     lua_State *co = task_lua(e->task);
-    int first = 0;
     generation_push_module(e->gen, co, "tollgate.exec");
     lua_getfield(co, -1, function);
     lua_remove(co, -2);
-    if (strcmp(function, "file") == 0)
-        lua_pushstring(co, argv[first++]);
+    if (first != NULL)
+        lua_pushstring(co, first);
     lua_newtable(co);
-    for (int i = first; i < argc; i++) {
+    for (int i = 0; i < argc; i++) {
         lua_pushstring(co, argv[i]);
-        lua_rawseti(co, -2, i - first + 1);
+        lua_rawseti(co, -2, i + 1);
     }
     enum task_outcome outcome = task_call(e->task, lua_gettop(co) - 1);
     if (outcome != TASK_WAITS)
@@ -82,6 +84,8 @@ static void run(struct exec *e, const char *function, int argc, char **argv)
     uv_ref((uv_handle_t *)&e->loop.alarm); /* with no socket open, a timer is all that keeps the loop */
     loop_run(&e->loop);
     uv_unref((uv_handle_t *)&e->loop.alarm);
+    if (e->code == 0 && e->sv.counters.plugin_errors > 0)
+        e->code = 1; /* a timer raised; that was logged */
 }
 
 /* --- what it runs in --- */
@@ -96,6 +100,7 @@ static int open_redis(struct exec *e, const char *url)
     }
     c.resolve = e->sv.resolve;
     e->sv.rds = rds_new(&e->loop, &c);
+    e->sv.rds_pool = rds_pool_new(&e->loop, e->sv.rds);
     rds_start(e->sv.rds);
     return 0;
 }
@@ -128,8 +133,10 @@ static int close_services(struct exec *e)
         generation_stop(e->gen);
         generation_release(e->gen);
     }
-    if (e->sv.rds != NULL)
+    if (e->sv.rds != NULL) {
+        rds_pool_free(e->sv.rds_pool);
         rds_free(e->sv.rds);
+    }
     if (e->sv.fetch != NULL)
         fetch_client_free(e->sv.fetch);
     if (e->sv.upstream != NULL)
@@ -139,6 +146,7 @@ static int close_services(struct exec *e)
     int left = loop_deinit(&e->loop);
     if (e->sv.shared != NULL)
         shared_free(e->sv.shared);
+    metrics_free(e->sv.metrics);
     return left > 0 || e->sv.leaks > 0;
 }
 
@@ -154,15 +162,10 @@ static const char *take_redis(int *argc, char ***argv)
     return url != NULL && url[0] != '\0' ? url : NULL;
 }
 
-static int exec_main(const char *function, int argc, char **argv)
+static int exec_main(const char *function, const char *redis, const char *first, int argc, char **argv)
 {
     struct exec e = { .code = 1 };
     struct buf faults;
-    const char *redis = take_redis(&argc, &argv);
-    if (strcmp(function, "file") == 0 && argc < 1) {
-        fprintf(stderr, "tollgate exec: name a file: tollgate exec [--redis URL] FILE [arguments]\n");
-        return 2;
-    }
     if (loop_init(&e.loop) != 0)
         return 1;
     buf_init(&faults);
@@ -170,7 +173,7 @@ static int exec_main(const char *function, int argc, char **argv)
     if (open_services(&e, redis) == 0)
         e.gen = generation_bare(&e.sv, &faults);
     if (e.gen != NULL)
-        run(&e, function, argc, argv);
+        run(&e, function, first, argc, argv);
     else
         fwrite(faults.p, 1, faults.n, stderr);
     buf_deinit(&faults);
@@ -181,10 +184,23 @@ static int exec_main(const char *function, int argc, char **argv)
 
 int cli_exec(int argc, char **argv)
 {
-    return exec_main("file", argc, argv);
+    const char *redis = take_redis(&argc, &argv);
+    if (argc < 1) {
+        fprintf(stderr, "tollgate exec: name a file: tollgate exec [--redis URL] FILE [arguments]\n");
+        return 2;
+    }
+    return exec_main("file", redis, argv[0], argc - 1, argv + 1);
 }
 
 int cli_test(int argc, char **argv)
 {
-    return exec_main("test", argc, argv);
+    const char *redis = take_redis(&argc, &argv);
+    return exec_main("test", redis, NULL, argc, argv);
+}
+
+int cli_new(int argc, char **argv)
+{
+    char home[PATH_MAX], plugins[PATH_MAX + 16];
+    snprintf(plugins, sizeof plugins, "%s/plugins", paths_home(home, sizeof home));
+    return exec_main("new", NULL, plugins, argc, argv);
 }

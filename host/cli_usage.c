@@ -1,117 +1,70 @@
-/* tollgate usage KEYID: reads a key's counters from the gateway's Redis. The budget stands in the configuration and
- * in key records, which Redis does not know; here is what was spent. */
-#include <inttypes.h>
+/* tollgate usage: what keys have used of their budgets. The budgets stand in the configuration and in key records, the counters
+ * in the gateway's Redis; host/lua/usage.lua puts them together, in a coroutine of the loaded configuration's Lua state. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "api.h"
 #include "cli.h"
 #include "cli_args.h"
 #include "generation.h"
-#include "json.h"
-#include "quota.h"
+#include "log.h"
 #include "rds.h"
-
-enum { USAGE_MS = 3000 };
 
 struct usage {
     struct loop loop;
-    struct rds *rds;
-    const char *key;
-    int pending;
-    bool failed;
-    char why[256];
-    long long spent, inflight;
-    double tokens;   /* left in the bucket as of the last request; -1: not there, which is full */
+    struct services sv;
+    struct generation *gen;
+    struct task *task;
+    int code;
 };
 
-static void answered(struct usage *u)
-{
-    if (--u->pending == 0)
-        rds_free(u->rds);
-}
+/* --- the report --- */
 
-static bool good(struct usage *u, const redisReply *r, enum rds_error err)
+static void finish(struct usage *u, enum task_outcome outcome)
 {
-    if (err == RDS_OK && r->type != REDIS_REPLY_ERROR)
-        return true;
-    u->failed = true;
-    if (u->why[0] == '\0')
-        snprintf(u->why, sizeof u->why, "%s", err == RDS_OK ? r->str : rds_problem(u->rds));
-    return false;
-}
-
-static void on_spent(void *arg, redisReply *r, enum rds_error err)
-{
-    struct usage *u = arg;
-    if (good(u, r, err) && r->type == REDIS_REPLY_STRING)
-        u->spent = strtoll(r->str, NULL, 10);
-    answered(u);
-}
-
-static void on_inflight(void *arg, redisReply *r, enum rds_error err)
-{
-    struct usage *u = arg;
-    if (good(u, r, err) && r->type == REDIS_REPLY_INTEGER)
-        u->inflight = r->integer;
-    answered(u);
-}
-
-static void on_tokens(void *arg, redisReply *r, enum rds_error err)
-{
-    struct usage *u = arg;
-    if (good(u, r, err) && r->type == REDIS_REPLY_STRING)
-        u->tokens = strtod(r->str, NULL);
-    answered(u);
-}
-
-static void ask(struct usage *u, const char *command, const struct buf *key, const char *field, rds_cb cb)
-{
-    struct slice argv[3] = { slice_of(command), buf_slice(key), slice_of(field != NULL ? field : "") };
-    u->pending++;
-    rds_command(u->rds, field != NULL ? 3 : 2, argv, USAGE_MS, cb, u);
-}
-
-static void ask_all(struct usage *u, bool hash_tags)
-{
-    struct slice id = slice_of(u->key);
-    struct buf name;
-    buf_init(&name);
-    quota_key_tokens(&name, id, loop_wall_ms(), hash_tags);
-    ask(u, "GET", &name, NULL, on_spent);
-    buf_clear(&name);
-    quota_key_conc(&name, id, hash_tags);
-    ask(u, "SCARD", &name, NULL, on_inflight);
-    buf_clear(&name);
-    quota_key_rps(&name, id, hash_tags);
-    ask(u, "HGET", &name, "tokens", on_tokens);
-    buf_deinit(&name);
-}
-
-static int report(const struct usage *u, bool json)
-{
-    if (u->failed) {
-        fprintf(stderr, "tollgate usage: redis: %s\n", u->why);
-        return 1;
+    u->code = 1;
+    if (outcome == TASK_ERROR) {
+        fprintf(stderr, "tollgate usage: %s\n", task_error(u->task));
+        return;
     }
-    if (json) {
-        struct buf out;
-        buf_init(&out);
-        buf_add_text(&out, "{\"key\":");
-        json_quote(&out, slice_of(u->key));
-        buf_printf(&out, ",\"month_tokens\":%lld,\"in_flight\":%lld}\n", u->spent, u->inflight);
-        fwrite(out.p, 1, out.n, stdout);
-        buf_deinit(&out);
-        return 0;
+    lua_State *L = task_lua(u->task);
+    u->code = (int)lua_tointeger(L, 1);
+    if (lua_gettop(L) > 1) { /* why Redis did not answer; the connection knows better where it has none */
+        const char *problem = rds_state(u->sv.rds) == RDS_READY ? lua_tostring(L, 2) : rds_problem(u->sv.rds);
+        fprintf(stderr, "tollgate usage: redis: %s\n", problem);
     }
-    printf("key              %s\ntokens, month    %lld (spent and reserved)\nin flight        %lld\n", u->key, u->spent, u->inflight);
-    if (u->tokens >= 0)
-        printf("bucket           %.2f requests left at the last request\n", u->tokens);
+}
+
+static void on_settled(void *owner, enum task_outcome outcome)
+{
+    struct usage *u = owner;
+    finish(u, outcome);
+    loop_stop(&u->loop);
+}
+
+static void report(struct usage *u, const struct cli_args *a)
+{
+    u->task = task_new(&u->gen->tasks, on_settled, u);
+    lua_State *L = task_lua(u->task);
+    generation_push_module(u->gen, L, "tollgate.usage");
+    lua_getfield(L, -1, "run");
+    lua_remove(L, -2);
+    lua_getfield(L, LUA_REGISTRYINDEX, "tollgate.config");
+    if (a->nwords > 0)
+        lua_pushstring(L, a->word[0]);
     else
-        printf("bucket           full\n");
-    return 0;
+        lua_pushnil(L);
+    lua_pushboolean(L, a->json);
+    enum task_outcome outcome = task_call(u->task, 3);
+    if (outcome == TASK_WAITS)
+        loop_run(&u->loop);
+    else
+        finish(u, outcome);
+    task_free(u->task);
 }
+
+/* --- where the gateway's Redis is --- */
 
 static const char *redis_config(const struct generation *g, struct rds_config *c)
 {
@@ -126,46 +79,54 @@ static const char *redis_config(const struct generation *g, struct rds_config *c
     return rds_config_parse(slice_of(text), c);
 }
 
+static int open_redis(struct usage *u)
+{
+    struct rds_config c;
+    const char *why = NULL, *wrong = redis_config(u->gen, &c);
+    if (wrong == NULL && (u->sv.resolve = resolve_new(&u->loop, &why)) == NULL)
+        wrong = why;
+    if (wrong != NULL) {
+        fprintf(stderr, "tollgate usage: %s\n", wrong);
+        return -1;
+    }
+    c.resolve = u->sv.resolve;
+    u->sv.rds = rds_new(&u->loop, &c);
+    rds_start(u->sv.rds);
+    return 0;
+}
+
+static void close_all(struct usage *u)
+{
+    if (u->gen != NULL) {
+        u->gen->stopped = true; /* nothing was started */
+        generation_release(u->gen);
+    }
+    if (u->sv.rds != NULL)
+        rds_free(u->sv.rds);
+    if (u->sv.resolve != NULL)
+        resolve_free(u->sv.resolve);
+    loop_deinit(&u->loop);
+    metrics_free(u->sv.metrics);
+}
+
 int cli_usage(int argc, char **argv)
 {
     struct cli_args a;
-    struct usage u = { .tokens = -1 };
-    struct services sv = { .loop = &u.loop };
-    struct rds_config c;
+    struct usage u = { .code = 1 };
     struct buf faults;
     if (cli_args_parse(&a, "usage", argc, argv, CLI_JSON, 1) != 0)
         return 2;
-    if (a.nwords != 1) {
-        fprintf(stderr, "tollgate usage: name the key: tollgate usage KEYID\n");
-        return 2;
-    }
-    u.key = a.word[0];
+    log_set_level(LOG_ERROR); /* what Redis's connection has to say is in the report */
     if (loop_init(&u.loop) != 0)
         return 1;
+    u.sv.loop = &u.loop;
     buf_init(&faults);
-    int code = 1;
-    struct generation *g = generation_load(&sv, a.config, true, &faults);
-    const char *wrong = g != NULL ? redis_config(g, &c) : NULL;
-    if (g == NULL) {
-        fwrite(faults.p, 1, faults.n, stderr);
-    } else if (wrong != NULL) {
-        fprintf(stderr, "tollgate usage: %s\n", wrong);
-    } else {
-        const char *why = NULL;
-        c.resolve = sv.resolve = resolve_new(&u.loop, &why);
-        u.rds = rds_new(&u.loop, &c);
-        rds_start(u.rds);
-        ask_all(&u, g->settings.redis_hash_tags);
-        loop_run(&u.loop);
-        code = report(&u, a.json);
-    }
-    if (g != NULL) {
-        g->stopped = true;
-        generation_release(g);
-    }
-    if (sv.resolve != NULL)
-        resolve_free(sv.resolve);
+    u.gen = generation_load(&u.sv, a.config, true, &faults);
+    if (u.gen == NULL)
+        fprintf(stderr, "%.*s", (int)faults.n, faults.n > 0 ? faults.p : "");
+    else if (open_redis(&u) == 0)
+        report(&u, &a);
     buf_deinit(&faults);
-    loop_deinit(&u.loop);
-    return code;
+    close_all(&u);
+    return u.code;
 }

@@ -168,30 +168,6 @@ static void on_deadline(struct timer *t)
 
 /* --- replies --- */
 
-bool rds_is_error(const redisReply *reply, const char *word)
-{
-    size_t n = strlen(word);
-    return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, word, n) == 0
-        && (reply->str[n] == ' ' || reply->str[n] == '\0');
-}
-
-bool rds_not_run(const redisReply *reply)
-{
-    static const char *const words[] = { "NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "LOADING" };
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (rds_is_error(reply, words[i]))
-            return true;
-    }
-    return false;
-}
-
-/* This server cannot serve: another one, or the same one later, may. */
-static bool is_unfit(const redisReply *reply)
-{
-    return rds_is_error(reply, "READONLY") || rds_is_error(reply, "LOADING")
-        || rds_is_error(reply, "MASTERDOWN");
-}
-
 static void no_longer_overdue(struct rds *r, struct rds_cmd *c)
 {
     c->overdue = c->late = false;
@@ -212,16 +188,33 @@ static void answered(struct rds *r, struct rds_cmd *c, redisReply *reply)
         return;
     }
     unsigned generation = r->generation;
-    bool unfit = !c->handshake && is_unfit(reply);
+    bool unfit = !c->handshake && rds_is_unfit(reply);
     tell(c, reply, RDS_OK);
     rds_cmd_release(c);
     if (unfit && !r->freed && generation == r->generation)
         rds_drop(r, "Redis refuses: %.*s", (int)strcspn(reply->str, "\r\n"), reply->str);
 }
 
-void rds_feed(struct rds *r, const char *bytes, size_t n)
+/* False where the connection is gone, or r with it. */
+static bool take_reply(struct rds *r, redisReply *reply)
 {
     unsigned generation = r->generation;
+    bool push = r->on_push != NULL && rds_is_push(r, reply);
+    struct rds_cmd *c = push ? NULL : rds_queue_pop(&r->sent);
+    if (push)
+        r->on_push(r->push_arg, reply);
+    else if (c != NULL)
+        answered(r, c, reply);
+    freeReplyObject(reply);
+    if (r->freed || generation != r->generation)
+        return false;
+    if (!push && c == NULL)
+        rds_drop(r, "a reply that nobody asked for");
+    return push || c != NULL;
+}
+
+void rds_feed(struct rds *r, const char *bytes, size_t n)
+{
     redisReaderFeed(r->reader, bytes, n);
     for (;;) {
         void *reply = NULL;
@@ -231,16 +224,8 @@ void rds_feed(struct rds *r, const char *bytes, size_t n)
         }
         if (reply == NULL)
             break;
-        struct rds_cmd *c = rds_queue_pop(&r->sent);
-        if (c != NULL)
-            answered(r, c, reply);
-        freeReplyObject(reply);
-        if (r->freed || generation != r->generation)
+        if (!take_reply(r, reply))
             return;
-        if (c == NULL) {
-            rds_drop(r, "a reply that nobody asked for");
-            return;
-        }
     }
     if (r->reader->len - r->reader->pos > RDS_REPLY_MAX)
         rds_drop(r, "a reply beyond %d bytes", RDS_REPLY_MAX);
@@ -289,6 +274,22 @@ uint64_t rds_deadline_ms(const struct rds *r)
 const char *rds_problem(const struct rds *r)
 {
     return r->problem;
+}
+
+const struct rds_config *rds_config_of(const struct rds *r)
+{
+    return &r->config;
+}
+
+unsigned rds_connection(const struct rds *r)
+{
+    return r->generation;
+}
+
+void rds_set_push(struct rds *r, void (*on_push)(void *arg, redisReply *reply), void *arg)
+{
+    r->on_push = on_push;
+    r->push_arg = arg;
 }
 
 void rds_preload(struct rds *r, const struct rds_script *s)

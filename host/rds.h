@@ -38,6 +38,9 @@ struct rds_config {
     uint64_t connect_ms;  /* for dialing and the handshake together */
     uint64_t hang_ms;
     uint64_t backoff_min_ms, backoff_max_ms;
+    bool bare; /* one connection more to a Redis that another watches: nothing is logged of its
+                  state, its memory policy is not asked for */
+    bool once; /* once it was usable, a connection that is lost is not replaced: commands fail */
 };
 
 /* Parses redis://[user[:password]@]host[:port][/db], redis+unix:///path?db=0, unix:///path.
@@ -64,6 +67,11 @@ const char *rds_problem(const struct rds *r);
  * CONFIG denied). */
 const char *rds_memory_policy(const struct rds *r);
 uint64_t rds_deadline_ms(const struct rds *r);
+const struct rds_config *rds_config_of(const struct rds *r);
+/* False where a command would fail at once with RDS_DOWN. */
+bool rds_accepts(const struct rds *r);
+/* Another number for each connection. */
+unsigned rds_connection(const struct rds *r);
 
 /* Called on each change between usable and not (for who keeps work until Redis is back). Several
  * may watch. */
@@ -79,6 +87,14 @@ void rds_unwatch(struct rds *r, struct rds_watch *w);
  * vain ends that patience for those after it. cb may be NULL. */
 void rds_command(struct rds *r, int argc, const struct slice *argv, uint64_t deadline_ms, rds_cb cb,
     void *arg);
+
+/* For subscriptions: from now on what Redis says without being asked (message, pmessage, and each
+ * confirmation of SUBSCRIBE, UNSUBSCRIBE and theirs with P; and an error while no command is under
+ * way) goes to on_push and answers no command. reply is borrowed until it returns, and it may free
+ * r. Once subscribed, a connection of RESP2 takes PING as its only other command. */
+void rds_set_push(struct rds *r, void (*on_push)(void *arg, redisReply *reply), void *arg);
+/* Sends what is answered by pushes: SUBSCRIBE and the like. Nothing where the connection is down. */
+void rds_post(struct rds *r, int argc, const struct slice *argv);
 
 /* A script of scripts/redis; loaded once, shared by all connections. */
 struct rds_script {

@@ -32,6 +32,10 @@ void rds_tell_state(struct rds *r)
     r->said = true;
     r->usable = usable;
     if (usable)
+        r->reached = true;
+    if (r->config.bare)
+        log_debug("redis: a connection of its own is %susable", usable ? "" : "not ");
+    else if (usable)
         log_info("redis: usable (%s)", where(r, text, sizeof text));
     else
         log_warn("redis: not usable (%s): %s", where(r, text, sizeof text), r->problem);
@@ -109,8 +113,10 @@ void rds_drop(struct rds *r, const char *format, ...)
     if (r->phase == PHASE_READY && loop_now(r->loop) - r->ready_at > r->config.backoff_max_ms)
         r->attempts = 0;
     rds_disconnect(r);
-    r->phase = PHASE_BACKOFF;
-    timer_set(r->loop, &r->clock, backoff_ms(r));
+    if (!r->config.once || !r->reached) {
+        r->phase = PHASE_BACKOFF;
+        timer_set(r->loop, &r->clock, backoff_ms(r));
+    }
     rds_tell_state(r);
 }
 
@@ -210,7 +216,8 @@ static void greet(struct rds *r)
     argv[1] = slice_of(database);
     if (r->config.database != 0)
         rds_send_handshake(r, 2, argv, on_select);
-    rds_send_handshake(r, 3, policy, on_policy);
+    if (!r->config.bare)
+        rds_send_handshake(r, 3, policy, on_policy);
     argv[0] = SLICE("ROLE");
     rds_send_handshake(r, 1, argv, on_role);
     argv[0] = SLICE("SCRIPT");

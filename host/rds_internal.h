@@ -1,5 +1,5 @@
-/* What the files of rds share: rds.c (life of a command, replies), rds_send.c (RESP), rds_conn.c
- * (states, handshake), rds_dial.c (names and addresses). */
+/* What the files of rds share: rds.c (life of a command), rds_reply.c (what a reply means),
+ * rds_send.c (RESP), rds_conn.c (states, handshake), rds_dial.c (names and addresses). */
 #ifndef TOLLGATE_RDS_INTERNAL_H
 #define TOLLGATE_RDS_INTERNAL_H
 
@@ -68,6 +68,9 @@ struct rds {
     uint64_t ready_at;
     bool patient;      /* commands may wait for the first connection */
     bool usable, said; /* as watchers and the log know it */
+    bool reached;      /* it was usable once */
+    void (*on_push)(void *arg, redisReply *reply); /* NULL: none */
+    void *push_arg;
     bool policy_warned, freed, dispatching;
     struct rds_watch *watches;
     const struct rds_script *preloads[RDS_PRELOADS];
@@ -87,6 +90,11 @@ void rds_fail_later(struct rds_cmd *c, enum rds_error err);
  * this turn. */
 void rds_fail_all(struct rds *r);
 void rds_feed(struct rds *r, const char *bytes, size_t n);
+
+/* rds_reply.c */
+/* This server cannot serve: another one, or the same one later, may. */
+bool rds_is_unfit(const redisReply *reply);
+bool rds_is_push(const struct rds *r, const redisReply *reply);
 
 /* rds_send.c */
 void rds_on_write(struct deferred *d);

@@ -93,13 +93,18 @@ static void keep_bytes(struct rds_cmd *c, const struct buf *from, size_t at)
     memcpy(c->bytes, from->p + at, c->n);
 }
 
+bool rds_accepts(const struct rds *r)
+{
+    bool ready = r->phase == PHASE_READY;
+    return !r->freed && (ready ? r->overdue == 0 : r->patient);
+}
+
 /* True where the command may be formatted; sets its deadline. Else it fails at the end of the turn.
  */
 static bool accept_command(struct rds_cmd *c, uint64_t deadline_ms)
 {
     struct rds *r = c->r;
-    bool may_wait = r->patient && r->phase != PHASE_READY;
-    if (r->freed || (!may_wait && (r->phase != PHASE_READY || r->overdue > 0))) {
+    if (!rds_accepts(r)) {
         rds_fail_later(c, RDS_DOWN);
         return false;
     }
@@ -176,4 +181,13 @@ void rds_send_handshake(struct rds *r, int argc, const struct slice *argv, rds_c
     put_count(&r->out, '*', (size_t)argc);
     put_parts(&r->out, argc, argv);
     queue_unsent(c);
+}
+
+void rds_post(struct rds *r, int argc, const struct slice *argv)
+{
+    if (r->phase != PHASE_READY)
+        return;
+    put_count(&r->out, '*', (size_t)argc);
+    put_parts(&r->out, argc, argv);
+    loop_defer(r->loop, &r->write, LOOP_WRITE);
 }

@@ -3,6 +3,7 @@
 #include "stream.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -245,13 +246,25 @@ static void on_alloc(uv_handle_t *h, size_t hint, uv_buf_t *out)
     out->len = LOOP_READ_SIZE;
 }
 
+/* libuv tells an end also where the last bytes and a reset came in one turn; the reset is pending at the socket then. (EPIPE: one
+ * that came behind a proper end.) */
+static int end_of(struct stream *s)
+{
+    int err = 0;
+    socklen_t size = sizeof err;
+    uv_os_fd_t fd;
+    if (uv_fileno(&s->u.handle, &fd) != 0 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size) != 0)
+        return 0;
+    return err == 0 || err == EPIPE ? 0 : uv_translate_sys_error(err);
+}
+
 static void on_read(uv_stream_t *h, ssize_t n, const uv_buf_t *bytes)
 {
     struct stream *s = h->data;
     if (n > 0 && !s->closed)
         s->events->on_read(s->arg, bytes->base, (size_t)n);
     else if (n < 0)
-        end(s, n == UV_EOF ? 0 : (int)n);
+        end(s, n == UV_EOF ? end_of(s) : (int)n);
 }
 
 void stream_start(struct stream *s, const struct stream_events *events, void *arg)

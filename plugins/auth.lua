@@ -1,9 +1,15 @@
--- auth: who calls. Finds the record of the caller's API key and hands it on as ctx.consumer.
+-- auth: who calls. Finds the record of the caller's API key and hands it on as `ctx.consumer`.
 --
 -- The key is the first of: `Authorization: Bearer KEY` (the scheme in any case), `x-api-key`, the configured headers in
 -- their order; further ones are not looked at, and of a header that is there twice the first counts. All of these
 -- headers are then removed, whether one held the key or not, so that no credential of a client goes upstream; what the
 -- target needs is set by its own `headers` afterwards. Secrets are compared by their SHA-256 and never logged.
+-- A key file with a fault keeps the gateway from starting, with the file and the line.
+--
+-- | answer | when |
+-- |---|---|
+-- | 401 `invalid_api_key`, `WWW-Authenticate: Bearer` | no key, an unknown one, or a disabled one |
+-- | 403 `route_not_allowed` | the key's record has `routes`, and not this one |
 
 local tg = require "tollgate"
 
@@ -15,7 +21,7 @@ local M = {
   version = "1.0.0",
   priority = 900,
   schema = {
-    keys = { type = "path", required = true, doc = "file of key records, one JSON object a line" },
+    keys = { type = "path", required = true, doc = "file of key records, one JSON object a line; relative to gateway.lua" },
     header = {
       alternatives = { header_name, { type = "list", of = header_name, min = 1 } },
       doc = "header, or headers, that may hold the key besides Authorization and x-api-key",

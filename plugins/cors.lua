@@ -1,7 +1,7 @@
--- Cross-origin requests of browsers (the Fetch standard, section "HTTP-CORS protocol").
+-- cors: cross-origin requests of browsers (the Fetch standard, section "HTTP-CORS protocol").
 --
--- A preflight is answered here, before any other plugin: browsers send it without credentials, so auth must not
--- see it. It also gets past the route's methods: the host takes an OPTIONS with Access-Control-Request-Method to
+-- A preflight is answered here, before any other plugin: browsers send it without credentials, so `auth` must not
+-- see it. It also gets past the route's methods: the host takes an OPTIONS with `Access-Control-Request-Method` to
 -- the route of that method where this plugin stands on it. A preflight from an origin that is not allowed gets a
 -- 204 without the fields that would allow it.
 --

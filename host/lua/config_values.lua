@@ -93,7 +93,8 @@ function M.target_url(text)
   return true
 end
 
---- The URL of Redis: redis://[user[:password]@]host[:port][/db], unix:///path, redis+unix:///path?db=0.
+--- The URL of Redis: redis://[user[:password]@]host[:port][/db], unix://[user[:password]@]/path,
+-- redis+unix:///path?db=0.
 -- @tparam string text
 -- @treturn boolean|nil true
 -- @treturn string|nil what is wrong; it never repeats the password
@@ -101,7 +102,7 @@ function M.redis_url(text)
   local scheme, rest = text:match("^(%a[%w+.-]*)://(.*)$")
   scheme = scheme and scheme:lower()
   if scheme == "unix" or scheme == "redis+unix" then
-    local path = rest:match("^[^?]*")
+    local path = (rest:match("^[^/].*@(.*)$") or rest):match("^[^?]*")
     if path:sub(1, 1) ~= "/" then return nil, scheme .. ":// needs an absolute path, as in unix:///run/redis.sock" end
     if #path > SOCKET_PATH_MAX then return nil, "the path of the socket is too long" end
     return true

@@ -1,10 +1,11 @@
 -- Runs a person's Lua file, or busted, inside a coroutine of the host, so that tg.redis, tg.timer and the rest
 -- wait as they do in a plugin. os.exit ends the run and not the process: what is left open afterwards is still
--- looked for.
+-- looked for. `tollgate new` is here too, since it needs no gateway either.
 
 local M = {}
 
-local exit_mark = {}
+-- busted, and a pcall, catch it as an error, and say so.
+local exit_mark = { __tostring = function(mark) return ("os.exit(%d) was called"):format(mark.code) end }
 
 local function replace_exit()
   function os.exit(code)
@@ -84,6 +85,14 @@ function M.test(args)
     return 1
   end
   return code_of(ok, err)
+end
+
+--- Runs `tollgate new`.
+-- @tparam string shipped folder of the plugins that ship
+-- @tparam {string,...} args
+-- @treturn integer exit code
+function M.new(shipped, args)
+  return require("tollgate.new_plugin").command(shipped, args)
 end
 
 return M

@@ -41,11 +41,15 @@ local function literal(value)
   return tostring(value)
 end
 
+-- Short, since Unix sockets live in it.
 local function temporary()
-  local name = os.tmpname()
-  os.remove(name)
-  assert(os.execute("mkdir -p '" .. name .. "/plugins'") == 0, "cannot make a temporary folder")
-  return name
+  local dir = ("%s/tgt-%s"):format(os.getenv "TMPDIR" or "/tmp", tg.crypto.random(6, "hex"))
+  assert(os.execute("mkdir -p '" .. dir .. "/plugins'") == 0, "cannot make a temporary folder")
+  return dir
+end
+
+local function remove(dir)
+  os.execute("rm -rf '" .. dir .. "'")
 end
 
 local function absolute(path)
@@ -66,6 +70,7 @@ local function wait_ready(self)
   while true do
     local log = self.process:stderr()
     if self.process:code() then
+      remove(self.dir)
       error("the gateway did not start:\n" .. log, 3)
     end
     if log:find("ready%s*\n") or log:find("ready%s*$") then
@@ -107,7 +112,7 @@ function M.gateway(options)
   end
   write(dir .. "/gateway.lua", options.config or configuration(paths, options.plugins or {}))
   local self = setmetatable({ dir = dir }, Gateway)
-  self.process = assert(process.start { "/proc/self/exe", "run", "-c", dir .. "/gateway.lua" })
+  self.process = assert(process.start { "/proc/self/exe", "run", "-c", dir .. "/gateway.lua", stdout = false })
   wait_ready(self)
   return self
 end
@@ -132,7 +137,7 @@ function Gateway:stop()
   while not self.process:code() do
     self.process:wait()
   end
-  os.execute("rm -rf '" .. self.dir .. "'")
+  remove(self.dir)
   if self.process:code() ~= 0 then
     error(("the gateway ended with code %d:\n%s"):format(self.process:code(), self:log()), 2)
   end

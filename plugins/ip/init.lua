@@ -1,5 +1,9 @@
--- Lets requests in by the client's address: deny wins over allow; with an allow list everybody else is refused.
--- The address is that of the connection, never one that a header names.
+-- ip: lets requests in by the client's address: `deny` wins over `allow`; with an `allow` list everybody else is
+-- refused. The address is that of the connection, never one that a header names.
+--
+-- | answer | when |
+-- |---|---|
+-- | 403 `address_not_allowed` | the address is denied, or not among those that are allowed |
 
 local cidr = require "ip.cidr"
 

@@ -133,25 +133,25 @@ describe("the npm client openai", function()
     assert.equal(seen.hash, support.sha256(origin.bodies()[1].messages[1].content))
   end))
 
-  it("reads 16 streams at once, each its own", async(function()
+  it("reads 32 streams at once, each its own", async(function()
     local origin = support.chat_origin { delay_ms = 5, each = function(_, body)
       local deltas = {}
       for i = 1, 20 do deltas[i] = body.messages[1].content .. i .. " " end
       return { deltas = deltas }
     end }
-    local gw = start({ monthly_tokens = 100000, concurrency = 16 }, origin)
+    local gw = start({ monthly_tokens = 100000, concurrency = 32 }, origin)
     local texts = node(gw, [[
       const one = async (i) => (await collect(await create({ stream: true,
         messages: [{ role: 'user', content: `stream ${i}, part ` }] }))).text;
-      return Promise.all(Array.from({ length: 16 }, (_, i) => one(i + 1)));
+      return Promise.all(Array.from({ length: 32 }, (_, i) => one(i + 1)));
     ]])
-    assert.equal(16, #texts)
+    assert.equal(32, #texts)
     for i, text in ipairs(texts) do
       local parts = {}
       for part = 1, 20 do parts[part] = ("stream %d, part %d "):format(i, part) end
       assert.equal(table.concat(parts), text)
     end
-    for _, line in ipairs(gw:wait_access(16)) do assert.equal(13, line.tokens.used) end
+    for _, line in ipairs(gw:wait_access(32)) do assert.equal(13, line.tokens.used) end
   end))
 
   it("raises AuthenticationError for an unknown key, without a retry", async(function()

@@ -1,6 +1,7 @@
 -- A stand-in for an OpenAI-like chat completions API: one JSON answer, or a stream of chunks, with usage
 -- as the real one gives it (on a stream only when stream_options.include_usage asks, as one last chunk
--- with no choices). Options bend it: slow, cut short, split bytes, another line end, wrong usage.
+-- with no choices). Options bend it: slow, cut short, split bytes, another line end, wrong usage, a call of
+-- a tool instead of text. llm.lua does the same for all APIs.
 local json = require "dkjson"
 local crypto = require "spec.support.crypto"
 local loop = require "spec.support.loop"
@@ -23,10 +24,37 @@ local function encode(value) return json.encode(value, order) end
 
 local function empty_list() return setmetatable({}, { __jsontype = "array" }) end
 
+local function with_defaults(options)
+  return setmetatable({}, { __index = function(_, key)
+    if options and options[key] ~= nil then return options[key] end
+    return defaults[key]
+  end })
+end
+
 local function answer(o, body)
   local message = { role = "assistant", content = table.concat(o.deltas) }
+  if o.tool then
+    message.content = json.null
+    message.tool_calls = { { id = "call_1", type = "function", ["function"] = o.tool } }
+  end
   return { id = o.id, object = "chat.completion", created = o.created, model = body.model, usage = o.usage or nil,
-    choices = { { index = 0, message = message, finish_reason = o.finish_reason } } }
+    choices = { { index = 0, message = message, finish_reason = o.tool and "tool_calls" or o.finish_reason } } }
+end
+
+-- What the chunks between the first and the last carry.
+local function deltas(o)
+  local list = {}
+  if not o.tool then
+    for i, text in ipairs(o.deltas) do list[i] = { content = text } end
+    return list
+  end
+  local half = math.floor(#o.tool.arguments / 2)
+  for i, piece in ipairs { "", o.tool.arguments:sub(1, half), o.tool.arguments:sub(half + 1) } do
+    local call = { index = 0, ["function"] = { arguments = piece } }
+    if i == 1 then call.id, call.type, call["function"].name = "call_1", "function", o.tool.name end
+    list[i] = { tool_calls = { call } }
+  end
+  return list
 end
 
 local function chunk(o, body, choices, usage)
@@ -34,21 +62,23 @@ local function chunk(o, body, choices, usage)
     choices = choices, usage = usage }
 end
 
+--- An answer that is no stream, as a table.
+function M.answer(options, body)
+  return answer(with_defaults(options), body)
+end
+
 --- The data of the events of a stream, "[DONE]" included.
 function M.events(options, body)
-  local o = setmetatable({}, { __index = function(_, key)
-    if options and options[key] ~= nil then return options[key] end
-    return defaults[key]
-  end })
+  local o = with_defaults(options)
   local asked = type(body.stream_options) == "table" and body.stream_options.include_usage == true
   local every = o.usage_on_every and o.usage or (asked and json.null or nil)
   local list = { chunk(o, body, { { index = 0, delta = { role = "assistant", content = "" },
     finish_reason = json.null } }, every) }
-  for _, text in ipairs(o.deltas) do
-    list[#list + 1] = chunk(o, body, { { index = 0, delta = { content = text }, finish_reason = json.null } }, every)
+  for _, delta in ipairs(deltas(o)) do
+    list[#list + 1] = chunk(o, body, { { index = 0, delta = delta, finish_reason = json.null } }, every)
   end
   list[#list + 1] = chunk(o, body, { { index = 0, delta = setmetatable({}, { __jsontype = "object" }),
-    finish_reason = o.finish_reason } }, every)
+    finish_reason = o.tool and "tool_calls" or o.finish_reason } }, every)
   if o.usage and (asked or o.usage_always) then list[#list + 1] = chunk(o, body, empty_list(), o.usage) end
   list[#list + 1] = "[DONE]"
   return list
@@ -77,9 +107,9 @@ local function stream(o, conn, body)
 end
 
 --- A handler for support.origin.
--- @param options deltas, usage (false leaves it out), usage_on_every, usage_always, delay_ms, eol, split
---   (bytes a chunk), cut_after / stall_after (events), cut ("reset"), gzip, status and error (a table: answer
---   with that instead), headers; each = function(req, body) may return a table that overrides for one request
+-- @param options deltas, tool ({ name, arguments (text) }), usage (false leaves it out), usage_on_every, usage_always,
+--   delay_ms, eol, split (bytes a chunk), cut_after / stall_after (events), cut ("reset"), gzip, status and error (a
+--   table: answer with that instead), headers; each = function(req, body) may return a table that overrides for one request
 function M.handler(options)
   return function(req, conn)
     local body = json.decode(req.body) or {}

@@ -13,6 +13,7 @@ local files = require "spec.support.files"
 local gateway = require "spec.support.gateway"
 local http = require "spec.support.http"
 local literal = require "spec.support.literal"
+local llm = require "spec.support.llm"
 local loop = require "spec.support.loop"
 local npm = require "spec.support.npm"
 local origin = require "spec.support.origin"
@@ -31,7 +32,7 @@ return {
   encode = json.encode, decode = json.decode, null = json.null,
   sse = sse.parse, events = sse.each,
   origin = origin.start, server = origin.server, chat_origin = chat.start, chat_handler = chat.handler,
-  chat_events = chat.events,
+  chat_events = chat.events, llm_origin = llm.start, llm_handler = llm.handler, llm = llm,
   redis = redis.start, proxy = proxy.start,
   sha256 = crypto.sha256, gzip = crypto.gzip, gunzip = crypto.gunzip, keys = crypto.keys,
   npm = npm,

@@ -4,8 +4,12 @@
 --
 -- Errors are nil and a short constant: "closed" (FIN, or closed here), "reset", "refused", "timeout", else
 -- the system's name. Fields: `closed` (either side ended it), `eof` (a FIN came), `err`, `received` (bytes).
+local ffi = require "ffi"
 local uv = require "luv"
 local loop = require "spec.support.loop"
+
+ffi.cdef "int getsockopt(int fd, int level, int name, void *value, unsigned *size);"
+local SOL_SOCKET, SO_ERROR, ECONNRESET = 1, 4, 104
 
 local Stream = {}
 Stream.__index = Stream
@@ -29,6 +33,13 @@ local function wake(self)
   for _, resume in ipairs(watchers) do resume(true) end
 end
 
+-- libuv tells an end also where the last bytes and a reset came in one turn; the reset is pending at the socket then.
+local function was_reset(handle)
+  local value, size = ffi.new("int[1]"), ffi.new("unsigned[1]", 4)
+  local fd = handle:fileno()
+  return fd and ffi.C.getsockopt(fd, SOL_SOCKET, SO_ERROR, value, size) == 0 and value[0] == ECONNRESET
+end
+
 function Stream:resume()
   if self.handle:is_closing() then return end
   self.handle:read_start(loop.callback(function(err, data)
@@ -38,6 +49,8 @@ function Stream:resume()
       self.received = self.received + #data
     elseif err then
       self.err, self.closed = name_of(err), true
+    elseif was_reset(self.handle) then
+      self.err, self.closed = "reset", true
     else
       self.eof, self.closed = true, true
     end

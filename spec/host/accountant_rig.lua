@@ -1,0 +1,311 @@
+-- Random LLM requests and what each must cost, for accountant_spec.lua: a plan is one request, all of it drawn
+-- from the seed and the request's number; the origin acts by the plan and reports what it told; the charge is
+-- computed from that report and the policy alone, by the rules as plugins/README.md gives them.
+--
+-- Where a charge depends on how much was relayed, the request stops at a point that both sides know: the origin
+-- says how many bytes it sends and then waits, and the client leaves, or the origin resets, only once the client
+-- has all of them.
+local support = require "spec.support"
+local llm = support.llm
+
+local M = { BYTES_PER_TOKEN = 3, DEFAULT_OUTPUT = 4096 }
+
+local random = math.random
+
+local APIS = { "openai-chat", "openai-responses", "anthropic-messages", "openai-embeddings" }
+
+-- kind → how often, and whether it is about streams ("stream"), JSON ("json") or either. All have an API drawn.
+local KINDS = {
+  { "ok", 40 }, { "above_reservation", 3 }, { "no_usage", 8 }, { "gzip", 4 }, { "error_status", 5 }, { "no_answer", 2 },
+  { "not_json", 2, "json" }, { "broken_json", 2, "json" }, { "error_body", 2, "json" }, { "cut_json", 3, "json" },
+  { "cut", 6, "stream" }, { "cut_in_text", 3, "stream" }, { "reset", 5, "stream" }, { "error_event", 4, "stream" },
+  { "abort", 8, "stream" }, { "abort_in_text", 2, "stream" }, { "abort_early", 3 },
+  { "dead", 2 }, { "bad_json", 1 }, { "encoded", 1 }, { "no_key", 1 },
+}
+
+local WORDS = { "tide ", "Ebbe ", "nöon ", "\"quoted\" ", "a\\b ", "line\n", "\226\130\172 ", "\240\159\140\138", "x" }
+
+local function pick(list) return list[random(#list)] end
+
+local function draw_kind()
+  local sum = 0
+  for _, kind in ipairs(KINDS) do sum = sum + kind[2] end
+  local at = random(sum)
+  for _, kind in ipairs(KINDS) do
+    at = at - kind[2]
+    if at <= 0 then return kind end
+  end
+end
+
+local function words(n)
+  local parts = {}
+  for i = 1, n do parts[i] = pick(WORDS) end
+  return table.concat(parts)
+end
+
+-- The request's body, and the bytes of its text: what the estimate goes by.
+local function draw_prompt(plan)
+  local text, instructions = words(random(1, 12)), random(3) == 1 and words(random(1, 4)) or nil
+  local body = { model = "m-" .. random(9) }
+  local bytes, tokens = #text, 0
+  if plan.api == "openai-embeddings" then
+    local form = random(3)
+    body.input = form == 1 and text or form == 2 and { text, text } or { 17, 4, 2004 }
+    if form == 2 then bytes = 2 * #text end
+    if form == 3 then bytes, tokens = 0, 3 end
+  elseif plan.api == "openai-responses" then
+    body.input, body.instructions = text, instructions
+    bytes = bytes + #(instructions or "")
+  else
+    body.messages = { { role = "user", content = text } }
+    bytes = bytes + #"user"
+    if plan.api == "anthropic-messages" then
+      body.system = instructions
+      bytes = bytes + #(instructions or "")
+    end
+  end
+  plan.body = body
+  plan.prompt = math.ceil(bytes / M.BYTES_PER_TOKEN) + tokens
+end
+
+local MAXIMUM = { ["openai-chat"] = { "max_tokens", "max_completion_tokens" }, ["openai-responses"] = { "max_output_tokens" },
+  ["anthropic-messages"] = { "max_tokens" } }
+
+local function draw_output(plan)
+  local names = MAXIMUM[plan.api]
+  if not names then
+    plan.output = 0
+    return
+  end
+  local most = random(8) > 1 and random(5, 60) or nil
+  plan.body[pick(names)] = most
+  local n = plan.api == "openai-chat" and random(6) == 1 and 2 or nil
+  plan.body.n = n
+  plan.output = (most or M.DEFAULT_OUTPUT) * (n or 1)
+end
+
+local function draw_answer(plan)
+  local deltas = {}
+  for i = 1, random(1, 6) do deltas[i] = words(random(1, 3)) end
+  local output = plan.api == "openai-embeddings" and 0 or random(0, 90)
+  if plan.kind == "above_reservation" then output = plan.output + random(1000) end
+  plan.answer = { deltas = deltas, usage = plan.kind ~= "no_usage" and { input = random(1, 120), output = output } }
+  plan.at, plan.split = random(), random(4) == 1 and random(1, 60) or nil
+  plan.delay = random(6) == 1 and random(1, 15) or 0
+  plan.policy = random(2) == 1 and "seen" or "reserved"
+end
+
+--- The i-th request.
+function M.plan(seed, i, keys)
+  math.randomseed(seed * 1000003 + i)
+  local kind = draw_kind()
+  local plan = { i = i, kind = kind[1], api = kind[3] == "stream" and APIS[random(3)] or pick(APIS), key = pick(keys) }
+  local streams = plan.api ~= "openai-embeddings" and kind[3] ~= "json"
+  plan.stream = kind[3] == "stream" or (streams and random(2) == 1)
+  draw_prompt(plan)
+  draw_output(plan)
+  draw_answer(plan)
+  if plan.stream then plan.body.stream = true end
+  if plan.stream and plan.api == "openai-chat" and random(2) == 1 then
+    plan.body.stream_options = { include_usage = random(2) == 1 }
+  end
+  plan.path = ("/%s/%s/%d"):format(plan.kind == "dead" and "dead" or plan.policy, plan.api, i)
+  return plan
+end
+
+-- The origin
+
+local JSON = { ["content-type"] = "application/json" }
+
+-- Notes what an event of the stream tells.
+local function tell(plan, event)
+  local told = plan.told
+  told.text = told.text + #event.text
+  told.input = event.input or told.input
+  told.usage = event.usage or told.usage
+end
+
+-- The bytes of the first events, and of the next one up to some byte of its text where `in_text`.
+local function stream_bytes(plan, body, count, in_text)
+  local parts, events = {}, llm.events(plan.api, plan.answer, body)
+  for i = 1, math.min(count, #events) do
+    tell(plan, events[i])
+    parts[i] = llm.event_bytes(events[i])
+  end
+  local cut = in_text and events[count + 1]
+  if cut then
+    local bytes = llm.event_bytes(cut)
+    local _, last = bytes:find(cut.text, 1, true)
+    plan.told.text = plan.told.text + #cut.text
+    parts[#parts + 1] = bytes:sub(1, last)
+  end
+  return table.concat(parts)
+end
+
+local function send(plan, conn, bytes)
+  for at = 1, #bytes, plan.split or #bytes do
+    if not conn:chunk(bytes:sub(at, at + (plan.split or #bytes) - 1)) then return end
+  end
+end
+
+local function client_has_all(plan)
+  support.wait_for(function() return plan.has_all end, "the client of request " .. plan.i, 20000)
+end
+
+local STATUSES = { 400, 404, 429, 500, 503, 529 }
+
+local acts = {}
+
+-- A stream that ends before its end; the last two events are those that report usage or follow it.
+local function stop_early(plan, conn, body, in_text)
+  local count = math.floor(plan.at * (#llm.events(plan.api, plan.answer, body) - 2))
+  if in_text then
+    plan.answer.deltas = { "alpha ", "beta ", "gamma " }
+    local first = 0
+    for i, event in ipairs(llm.events(plan.api, plan.answer, body)) do
+      if first == 0 and #event.text > 0 then first = i end
+    end
+    count = first - 1 + math.floor(plan.at * 3)
+  end
+  local bytes = stream_bytes(plan, body, count, in_text)
+  plan.stops_at = #bytes
+  conn:start { headers = { ["content-type"] = "text/event-stream" } }
+  send(plan, conn, bytes)
+end
+
+function acts.cut(plan, conn, body)
+  plan.told.cut = true
+  stop_early(plan, conn, body, plan.kind == "cut_in_text")
+  conn:close()
+end
+acts.cut_in_text = acts.cut
+
+function acts.reset(plan, conn, body)
+  plan.told.cut = true
+  stop_early(plan, conn, body)
+  client_has_all(plan)
+  conn:reset()
+end
+
+function acts.abort(plan, conn, body)
+  stop_early(plan, conn, body, plan.kind == "abort_in_text")
+  conn:wait_closed(20000)
+end
+acts.abort_in_text = acts.abort
+
+function acts.abort_early(plan, conn)
+  plan.stops_at = -1
+  conn:wait_closed(20000)
+end
+
+function acts.error_event(plan, conn, body)
+  plan.told.error = true
+  local count = math.floor(plan.at * (#llm.events(plan.api, plan.answer, body) - 2))
+  local bytes = stream_bytes(plan, body, count) .. llm.event_bytes(llm.apis[plan.api].failure "overloaded")
+  conn:start { headers = { ["content-type"] = "text/event-stream" } }
+  send(plan, conn, bytes)
+  conn:finish()
+end
+
+-- An error costs nothing, unless the origin says that it does.
+function acts.error_status(plan, conn, body)
+  local usage = plan.at < 0.3 and plan.answer.usage or nil
+  plan.told.status, plan.told.usage = STATUSES[1 + math.floor(plan.at * 20) % #STATUSES], usage
+  conn:respond { status = plan.told.status, body = { error = { message = "no", type = "x" },
+    usage = usage and support.decode(llm.answer(plan.api, plan.answer, body)).usage } }
+end
+
+function acts.error_body(plan, conn)
+  plan.told.error = true
+  conn:respond { headers = JSON, body = '{"error":{"message":"no"}}' }
+end
+
+function acts.no_answer(plan, conn)
+  plan.told.status = 0
+  plan.told.cut = true
+  if plan.at < 0.5 then return conn:close() end
+  conn:reset()
+end
+
+function acts.gzip(plan, conn, body)
+  local bytes = plan.stream and stream_bytes(plan, body, 1000) or llm.answer(plan.api, plan.answer, body)
+  plan.told = { status = 200, text = 0, encoded = true } -- for whom cannot read it
+  conn:respond { headers = { ["content-encoding"] = "gzip",
+    ["content-type"] = plan.stream and "text/event-stream" or "application/json" }, body = support.gzip(bytes) }
+end
+
+function acts.not_json(plan, conn)
+  local text = "Service is fine. " .. table.concat(plan.answer.deltas)
+  plan.told.text, plan.told.unreadable = #text, true
+  conn:respond { headers = { ["content-type"] = "text/plain" }, body = text }
+end
+
+function acts.broken_json(plan, conn)
+  local text = "<html>" .. table.concat(plan.answer.deltas)
+  plan.told.text, plan.told.unreadable = #text, true
+  conn:respond { headers = JSON, body = text }
+end
+
+function acts.cut_json(plan, conn, body)
+  plan.told.cut = true
+  plan.answer.deltas = { "alpha beta gamma" }
+  local bytes = llm.answer(plan.api, plan.answer, body)
+  local _, last = bytes:find("alpha beta", 1, true)
+  if last then plan.told.text = #"alpha beta" end
+  conn:write(("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"):format(#bytes))
+  conn:write(bytes:sub(1, last or 5))
+  conn:close()
+end
+
+local function answer(plan, conn, body)
+  if not plan.stream then
+    local text = table.concat(plan.answer.deltas)
+    plan.told.usage = plan.answer.usage or nil
+    plan.told.text = plan.api == "openai-embeddings" and 0 or #text
+    return conn:respond { headers = JSON, body = llm.answer(plan.api, plan.answer, body) }
+  end
+  local bytes = stream_bytes(plan, body, 1000)
+  conn:start { headers = { ["content-type"] = "text/event-stream" } }
+  send(plan, conn, bytes)
+  conn:finish()
+end
+
+--- An origin that acts by plans[i], i being the last part of the path; plan.told is what it told.
+function M.origin(plans)
+  return support.origin(function(req, conn)
+    local plan = plans[tonumber(req.path:match("(%d+)$"))]
+    assert(not plan.told, "a request came twice")
+    plan.told = { status = 200, text = 0 }
+    if plan.delay > 0 then support.sleep(plan.delay) end
+    local act = acts[plan.kind] or answer
+    act(plan, conn, support.decode(req.body))
+  end)
+end
+
+-- The charge
+
+--- Why no usage was known, as the access log names it; nil where it was, or where nothing is charged.
+function M.cause(plan)
+  local told = plan.told
+  if not told or told.status > 299 or told.usage then return nil end
+  if plan.left then return "client_gone" end
+  if told.error then return "error_event" end
+  if told.cut then return "cut_off" end
+  return (told.encoded or told.unreadable) and "unreadable" or "no_usage"
+end
+
+--- What a request that has ended costs.
+function M.charge(plan)
+  local told = plan.told
+  if not told then return 0 end
+  if told.usage then
+    return told.usage.input + (plan.api == "openai-embeddings" and 0 or told.usage.output)
+  end
+  if told.status > 299 then return 0 end
+  local text = math.min(math.ceil(told.text / M.BYTES_PER_TOKEN), plan.output)
+  local seen = (told.input or plan.prompt) + text
+  if plan.policy == "seen" and not told.encoded then return seen end
+  return math.max(seen, plan.prompt + plan.output)
+end
+
+return M
