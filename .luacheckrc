@@ -10,3 +10,6 @@ files["spec"] = { std = "luajit+busted" }
 files["**/gateway.lua"] = { read_globals = { "env", "file" } }
 files["spec/support/gateway.lua"] = { std = "luajit" }
 files["scripts/redis"] = { std = "lua51", read_globals = { "redis", "cjson", "cmsgpack", "struct", "bit", "KEYS", "ARGV" } }
+-- The runtime replaces these for the code that it runs.
+files["host/lua/exec.lua"] = { globals = { "os" } }
+files["host/lua/runtime.lua"] = { globals = { "coroutine" } }

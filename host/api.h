@@ -40,6 +40,8 @@ void api_open_json(lua_State *L);
 /* A table as JSON text appended to out; raises on what JSON cannot hold. */
 void api_json_encode(lua_State *L, int idx, struct buf *out);
 
+/* True while a timer of tg.timer.after is set or runs. */
+bool api_timers_pending(const struct generation *g);
 /* Ends a generation's timers. */
 void api_timers_stop(struct generation *g);
 

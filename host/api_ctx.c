@@ -189,7 +189,7 @@ static int ctx_index(lua_State *L)
     bool keep = true; /* parts are made once */
     if (strcmp(key, "request") == 0) {
         push_part(L, 1, REQUEST);
-    } else if (strcmp(key, "response") == 0 && x->stage >= STAGE_RESPONSE && x->res.status != 0) {
+    } else if (strcmp(key, "response") == 0 && x->stage >= STAGE_RESPONSE && x->res.status >= 200) {
         push_part(L, 1, RESPONSE);
     } else if (strcmp(key, "client") == 0) {
         push_client(L, x);

@@ -10,9 +10,13 @@ static void check_name(lua_State *L, struct slice name)
     switch (header_id(name)) {
     case HEADER_CONNECTION:
     case HEADER_CONTENT_LENGTH:
+    case HEADER_EXPECT:
+    case HEADER_HOST:
     case HEADER_KEEP_ALIVE:
-    case HEADER_TRANSFER_ENCODING:
+    case HEADER_PROXY_CONNECTION:
+    case HEADER_TE:
     case HEADER_TRAILER:
+    case HEADER_TRANSFER_ENCODING:
     case HEADER_UPGRADE:
         luaL_error(L, "the header '%s' is set by the gateway itself", name.p);
         break;

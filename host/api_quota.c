@@ -88,14 +88,6 @@ static void check_unadmitted(lua_State *L, const struct exchange *x)
         luaL_error(L, "a request is admitted in its access phase");
 }
 
-/* With Redis Cluster the reservation's key must carry the API key's id as its hash tag. */
-static struct slice reservation_id(struct exchange *x, struct slice key)
-{
-    if (!x->sv->hash_tags)
-        return slice_of(x->id);
-    return arena_printf(&x->arena, "{%.*s}.%s", (int)key.n, key.p, x->id);
-}
-
 /* tg.quota.admit(ctx, key id, limits, reserve in tokens, deadline in ms or nil) → verdict, retry in ms. Waits. The verdict is
  * "admitted", "rate", "concurrency", "budget" or "unavailable"; the time is when another try makes sense. */
 static int quota_admit_(lua_State *L)
@@ -118,7 +110,7 @@ static int quota_admit_(lua_State *L)
     if (task != x->task)
         return luaL_error(L, "tg.quota.admit must be called in the request's own phase");
     x->limits = *l;
-    x->admission = quota_admit(x->sv->quota, key, reservation_id(x, key), l, (uint64_t)reserve, (uint64_t)deadline, on_verdict, x);
+    x->admission = quota_admit(x->sv->quota, key, slice_of(x->id), l, (uint64_t)reserve, (uint64_t)deadline, on_verdict, x);
     return task_wait(L, task, on_cancel, x);
 }
 
@@ -134,7 +126,7 @@ static int quota_allow(lua_State *L)
     check_unadmitted(L, x);
     x->refusal = NULL;
     if (x->metered && l->has_budget)
-        x->grant = quota_grant_unadmitted(x->sv->quota, key, reservation_id(x, key), l);
+        x->grant = quota_grant_unadmitted(x->sv->quota, key, slice_of(x->id), l);
     return 0;
 }
 

@@ -92,6 +92,11 @@ static int redis_call(lua_State *L)
     for (int i = 0; i < n; i++)
         argv[i].p = luaL_checklstring(L, i + 1, &argv[i].n);
     struct task *task = task_check(L, "tg.redis.call");
+    if (g->sv->rds == NULL) {
+        lua_pushnil(L);
+        lua_pushliteral(L, "down");
+        return 2;
+    }
     struct call *c = mem_zalloc(sizeof *c);
     c->task = task;
     rds_command(g->sv->rds, n, argv, 0, on_reply, c);

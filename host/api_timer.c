@@ -120,6 +120,8 @@ static int timer_new(lua_State *L, bool repeat, const char *what)
     struct generation *g = api_generation(L);
     uint64_t ms = check_ms(L, 1, what);
     luaL_checktype(L, 2, LUA_TFUNCTION);
+    if (g->tasks.current == NULL)
+        return luaL_error(L, "%s: not while a file is loaded; call it in init", what);
     if (g->stopped)
         return luaL_error(L, "%s: this generation has stopped", what);
     if (repeat && ms == 0)
@@ -180,6 +182,15 @@ static int timer_gc(lua_State *L)
     if (*owner != NULL)
         (*owner)->owner = NULL;
     return 0;
+}
+
+bool api_timers_pending(const struct generation *g)
+{
+    for (const struct timer_entry *e = g->timer_list; e != NULL; e = e->next) {
+        if (e->every_ms == 0)
+            return true;
+    }
+    return false;
 }
 
 void api_timers_stop(struct generation *g)

@@ -7,5 +7,7 @@ int cli_run(int argc, char **argv);
 int cli_check(int argc, char **argv);
 int cli_usage(int argc, char **argv);
 int cli_key(int argc, char **argv);
+int cli_exec(int argc, char **argv);
+int cli_test(int argc, char **argv);
 
 #endif

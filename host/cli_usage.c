@@ -151,6 +151,8 @@ int cli_usage(int argc, char **argv)
     } else if (wrong != NULL) {
         fprintf(stderr, "tollgate usage: %s\n", wrong);
     } else {
+        const char *why = NULL;
+        c.resolve = sv.resolve = resolve_new(&u.loop, &why);
         u.rds = rds_new(&u.loop, &c);
         rds_start(u.rds);
         ask_all(&u, g->settings.redis_hash_tags);
@@ -161,6 +163,8 @@ int cli_usage(int argc, char **argv)
         g->stopped = true;
         generation_release(g);
     }
+    if (sv.resolve != NULL)
+        resolve_free(sv.resolve);
     buf_deinit(&faults);
     loop_deinit(&u.loop);
     return code;

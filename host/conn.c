@@ -22,6 +22,8 @@ struct conn {
     bool request_done;    /* its last byte has been read */
     bool discarding;      /* answered already: the rest of its body is dropped */
     bool broken;          /* framing lost: nothing more is parsed */
+    bool clogged;         /* the next request waits until the client has taken its answers */
+    bool ending;          /* ends once the client has taken its answers */
     bool draining, body_paused, full, half_closed;
 };
 
@@ -31,6 +33,7 @@ static void on_message_end(void *arg);
 static void on_read(void *arg, const char *bytes, size_t n);
 static void on_end(void *arg, int err);
 static void on_drain(void *arg);
+static void on_left(void *arg, int err);
 static void on_read_deadline(struct timer *t);
 static void on_write_deadline(struct timer *t);
 static void client_send(void *self, const struct slice *v, unsigned n);
@@ -58,14 +61,22 @@ struct conn *conn_new(struct stream *s, const struct conn_owner *owner)
     buf_init(&c->held);
     timer_set(owner->sv->loop, &c->read_timer, settings_of(c)->timeouts.head);
     stream_start(s, &stream_events, c);
+    stream_watch_left(s, on_left);
     return c;
 }
 
 enum how { HOW_FINISH, HOW_CLOSE, HOW_RESET };
 
+/* An answer that waits for a slow reader is written first, for as long as the write deadline allows. */
 static void conn_end(struct conn *c, enum how how)
 {
     const struct conn_owner *owner = c->owner;
+    if (how == HOW_FINISH && stream_queued(c->stream) > 0) {
+        c->broken = c->ending = true;
+        timer_stop(&c->read_timer);
+        stream_resume(c->stream); /* else a reset would not be seen */
+        return;
+    }
     timer_deinit(owner->sv->loop, &c->read_timer);
     timer_deinit(owner->sv->loop, &c->write_timer);
     if (how == HOW_FINISH)
@@ -117,6 +128,12 @@ static void on_message_end(void *arg)
         exchange_body_end(c->x);
 }
 
+/* Behind the client's FIN nothing can come any more that is worth waiting for. */
+static void set_deadline(struct conn *c, uint64_t ms)
+{
+    timer_set(c->owner->sv->loop, &c->read_timer, c->half_closed ? 1 : ms);
+}
+
 static void begin_request(struct conn *c)
 {
     struct generation *gen = c->owner->generation(c->owner->self);
@@ -124,7 +141,7 @@ static void begin_request(struct conn *c)
     c->x = exchange_new(c->owner->sv, gen, &client);
     c->head_seen = c->begun = c->request_done = c->discarding = c->body_paused = false;
     parser_next_request(c->parser, &c->x->req, &c->x->arena);
-    timer_set(c->owner->sv->loop, &c->read_timer, gen->settings.timeouts.head);
+    set_deadline(c, gen->settings.timeouts.head);
 }
 
 static void refuse(struct conn *c, int status)
@@ -142,13 +159,27 @@ static void refuse(struct conn *c, int status)
     }
 }
 
-static void set_read_deadline(struct conn *c)
+/* The body's deadline runs while it is the client's turn. */
+static void set_body_deadline(struct conn *c)
 {
-    struct loop *l = c->owner->sv->loop;
-    if (c->request_done || c->body_paused)
+    const struct exchange *x = c->x;
+    bool held_off = x != NULL && x->req.expect_continue && !x->continued && x->body_seen == 0;
+    if (c->request_done || c->body_paused || held_off)
         timer_stop(&c->read_timer);
     else if (c->head_seen)
-        timer_set(l, &c->read_timer, settings_of(c)->timeouts.body);
+        set_deadline(c, x != NULL && x->route != NULL ? x->route->timeouts.body : settings_of(c)->timeouts.body);
+}
+
+/* The rest of a body that nobody wanted has been read. Returns false where the connection ended. */
+static bool discarded(struct conn *c, bool more)
+{
+    c->discarding = false;
+    if (c->draining && !more) {
+        conn_end(c, HOW_FINISH);
+        return false;
+    }
+    set_deadline(c, settings_of(c)->timeouts.keepalive);
+    return true;
 }
 
 /* Parses as far as the current request goes. Returns how many bytes were used. */
@@ -165,13 +196,13 @@ static size_t parse(struct conn *c, const char *bytes, size_t n)
             refuse(c, fault);
             return n;
         }
-        set_read_deadline(c);
         if (c->head_seen && !c->begun && c->x != NULL) {
             c->begun = true;
             c->owner->begin(c->x);
         }
-        if (c->discarding && c->request_done)
-            c->discarding = false;
+        set_body_deadline(c);
+        if (c->discarding && c->request_done && !discarded(c, total < n))
+            return n;
     }
     return total;
 }
@@ -191,9 +222,8 @@ static void on_read(void *arg, const char *bytes, size_t n)
     if (c->broken)
         return;
     size_t used = 0;
-    if (!(c->request_done && c->x != NULL)) {
+    if (!c->clogged && !(c->request_done && c->x != NULL))
         used = parse(c, bytes, n);
-    }
     if (used < n && !c->broken)
         hold(c, bytes + used, n - used);
 }
@@ -210,7 +240,7 @@ static void next_request(struct conn *c)
         conn_end(c, HOW_FINISH);
         return;
     }
-    timer_set(c->owner->sv->loop, &c->read_timer, s->timeouts.keepalive);
+    set_deadline(c, s->timeouts.keepalive);
     if (c->full) {
         c->full = false;
         stream_resume(c->stream);
@@ -230,17 +260,33 @@ static void on_end(void *arg, int err)
         c->half_closed = true;
         return;
     }
-    if (err == 0 && owed && c->broken) /* it has been refused: the answer may still be read */
+    if (err == 0 && (c->ending || (owed && c->broken))) /* what it has been answered may still be read */
         return;
-    conn_lost(c, HOW_CLOSE);
+    conn_lost(c, err == 0 && c->x == NULL ? HOW_FINISH : HOW_CLOSE);
+}
+
+/* The client left while its bytes were not read: the same, but for what may still be unread. */
+static void on_left(void *arg, int err)
+{
+    struct conn *c = arg;
+    bool owed = c->x != NULL && c->begun;
+    bool stays = c->x == NULL || c->broken || (owed && c->x->route != NULL && c->x->route->half_close_answer);
+    if (err != 0 || !stays)
+        conn_lost(c, HOW_CLOSE);
 }
 
 static void on_drain(void *arg)
 {
     struct conn *c = arg;
     timer_stop(&c->write_timer);
-    if (c->x != NULL && c->begun)
+    if (c->ending) {
+        conn_end(c, HOW_FINISH);
+    } else if (c->clogged) {
+        c->clogged = false;
+        next_request(c);
+    } else if (c->x != NULL && c->begun) {
         exchange_client_drained(c->x);
+    }
 }
 
 static void on_read_deadline(struct timer *t)
@@ -251,7 +297,7 @@ static void on_read_deadline(struct timer *t)
     } else if (c->begun) {
         c->broken = true;
         exchange_body_timeout(c->x);
-    } else if (parser_busy(c->parser)) {
+    } else if (parser_busy(c->parser) && !c->half_closed) {
         c->broken = c->begun = true;
         exchange_reject(c->x, 408, "The request's head did not arrive in time.");
     } else {
@@ -293,12 +339,14 @@ void conn_drain(struct conn *c)
 void conn_abort(struct conn *c)
 {
     struct exchange *x = c->x;
+    bool cut = c->ending; /* where only a reset shows that the answer is not complete */
     if (x != NULL && c->begun && x->stage < STAGE_TAIL) {
+        cut = x->framing == FRAMING_CLOSE && x->head_sent;
         exchange_finish(x, ENDED_SHUTDOWN);
         x->client_here = false;
         c->x = NULL;
     }
-    conn_lost(c, HOW_CLOSE);
+    conn_lost(c, cut ? HOW_RESET : HOW_CLOSE);
 }
 
 /* --- for the exchange --- */
@@ -322,7 +370,7 @@ static void client_want_body(void *self, bool wanted)
 {
     struct conn *c = self;
     c->body_paused = !wanted;
-    set_read_deadline(c);
+    set_body_deadline(c);
     if (c->request_done)
         return;
     if (wanted)
@@ -340,7 +388,9 @@ static void client_done(void *self, enum client_after after)
         return;
     }
     if (c->request_done) {
-        next_request(c);
+        c->clogged = stream_queued(c->stream) > EXCHANGE_WINDOW;
+        if (!c->clogged)
+            next_request(c);
         return;
     }
     c->discarding = true;

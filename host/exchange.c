@@ -111,6 +111,7 @@ void exchange_begin(struct exchange *x)
 {
     x->sv->counters.requests++;
     struct route_match m = routes_match(x->gen->table, &x->req);
+    headers_remove_hop_by_hop(&x->req.headers); /* now: Connection must not name what plugins add */
     if (m.route == NULL) {
         if (m.method_mismatch)
             answer_no_method(x);

@@ -52,7 +52,7 @@ enum stage { STAGE_HEAD, STAGE_ACCESS, STAGE_ORIGIN, STAGE_RESPONSE, STAGE_RELAY
 
 enum ended {
     ENDED_OK,
-    ENDED_CLIENT_GONE,  /* the client left before the answer's end */
+    ENDED_CLIENT_GONE,  /* the client left before the answer's end, or broke its own body behind the answer's head */
     ENDED_ORIGIN_CUT,   /* the origin's answer broke off after its head */
     ENDED_TIMEOUT,      /* the origin fell silent after its head */
     ENDED_PLUGIN_ERROR, /* a plugin raised after the head was sent */
@@ -192,6 +192,7 @@ bool exchange_client_full(const struct exchange *x);
 void exchange_origin_start(struct exchange *x);
 void exchange_origin_resume(struct exchange *x);  /* behind the response phase, or once the client has drained */
 void exchange_origin_let_go(struct exchange *x, bool reuse);
+void exchange_origin_await(struct exchange *x);   /* the deadline of the answer's head, behind each piece of the request */
 
 /* --- plugins (exchange_phase.c) --- */
 

@@ -218,7 +218,7 @@ void exchange_relay(struct exchange *x, struct slice piece)
 {
     if (!x->has_body || x->stage != STAGE_RELAY)
         return;
-    if (x->reader != NULL)
+    if (x->reader != NULL && x->source == SOURCE_ORIGIN)
         llm_reader_feed(x->reader, piece, edit, x);
     else
         edit(x, piece);
@@ -229,7 +229,7 @@ void exchange_relay_end(struct exchange *x)
     if (x->stage != STAGE_RELAY)
         return;
     if (x->has_body) {
-        if (x->reader != NULL)
+        if (x->reader != NULL && x->source == SOURCE_ORIGIN)
             llm_reader_end(x->reader, edit, x);
         if (x->stage == STAGE_RELAY && edits_body(x)
             && !exchange_body_hooks(x, (struct slice){ "", 0 }, true, put))

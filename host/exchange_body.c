@@ -25,6 +25,7 @@ void exchange_continue(struct exchange *x)
         return; /* the client did not wait */
     struct slice line = SLICE("HTTP/1.1 100 Continue\r\n\r\n");
     x->client.ops->send(x->client.self, &line, 1);
+    x->client.ops->want_body(x->client.self, true); /* its deadline begins */
 }
 
 /* --- the whole of it --- */
@@ -60,12 +61,11 @@ static void send_chunk(struct exchange *x, struct slice piece)
 
 static void send_up(struct exchange *x, struct slice piece)
 {
-    if (x->stage == STAGE_ORIGIN) /* the wait for the answer counts from the last byte that went up */
-        timer_set(x->sv->loop, &x->timer, x->route->timeouts.first_byte);
     if (x->req.framing == FRAMING_CHUNKED)
         send_chunk(x, piece);
     else
         stream_write(x->origin->stream, piece);
+    exchange_origin_await(x);
 }
 
 static void finish_up(struct exchange *x)
@@ -75,6 +75,7 @@ static void finish_up(struct exchange *x)
     x->upload_done = true;
     if (x->req.framing == FRAMING_CHUNKED)
         stream_write(x->origin->stream, SLICE("0\r\n\r\n"));
+    exchange_origin_await(x);
 }
 
 void exchange_upload(struct exchange *x)
@@ -94,13 +95,22 @@ void exchange_upload(struct exchange *x)
 
 /* --- from the client --- */
 
+/* The client's fault. Where the answer has begun already it can only be cut off. */
+static void refuse(struct exchange *x, int status, const char *code, const char *message)
+{
+    if (x->stage >= STAGE_RELAY)
+        exchange_finish(x, ENDED_CLIENT_GONE);
+    else
+        exchange_error(x, status, code, message);
+}
+
 void exchange_body(struct exchange *x, struct slice piece)
 {
     x->body_seen += piece.n;
     if (x->stage >= STAGE_TAIL || x->upload_done)
         return; /* nobody wants it any more */
     if (x->route != NULL && x->body_seen > x->route->body_limit) {
-        exchange_error(x, 413, "request_too_large", "The request body is larger than this route allows.");
+        refuse(x, 413, "request_too_large", "The request body is larger than this route allows.");
         return;
     }
     if (x->origin != NULL && x->head_sent_up && !x->whole) {
@@ -131,11 +141,11 @@ void exchange_body_end(struct exchange *x)
 void exchange_body_timeout(struct exchange *x)
 {
     x->req.keep_alive = false;
-    exchange_error(x, 408, "request_timeout", "The request body did not arrive in time.");
+    refuse(x, 408, "request_timeout", "The request body did not arrive in time.");
 }
 
 void exchange_body_bad(struct exchange *x, int status, const char *message)
 {
     x->req.keep_alive = false;
-    exchange_error(x, status, "bad_request", message);
+    refuse(x, status, "bad_request", message);
 }

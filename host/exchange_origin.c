@@ -31,6 +31,18 @@ static void watch(struct exchange *x, uint64_t ms)
     timer_set(x->sv->loop, &x->timer, ms);
 }
 
+/* It is the origin's turn once all has been sent, and while it does not take what there is. */
+void exchange_origin_await(struct exchange *x)
+{
+    bool stalled = stream_queued(x->origin->stream) > 0;
+    if (x->stage != STAGE_ORIGIN)
+        return;
+    if (!x->upload_done && !stalled)
+        timer_stop(&x->timer);
+    else if (x->upload_done || x->timer.at == 0)
+        watch(x, x->route->timeouts.first_byte);
+}
+
 /* --- letting go --- */
 
 /* How long the origin keeps an idle connection, less a second for the way; 0 where it says nothing. A request
@@ -71,6 +83,10 @@ static void failed(struct exchange *x, int status, const char *code, const char 
     x->sv->counters.origin_errors++;
     log_write(LOG_WARN, x->id, "origin %s: %s", x->route->target->url_text, detail);
     exchange_origin_let_go(x, false);
+    if (x->stage == STAGE_RELAY && !x->head_sent) { /* nothing has gone to the client yet */
+        buf_clear(&x->head_out);
+        x->stage = STAGE_RESPONSE;
+    }
     if (x->head_sent || x->stage >= STAGE_RELAY)
         exchange_finish(x, status == 504 ? ENDED_TIMEOUT : ENDED_ORIGIN_CUT);
     else
@@ -177,7 +193,7 @@ static void begin_on(struct exchange *x, struct upstream_conn *c)
     parser_next_response(c->parser, &x->res, &x->arena, x->req.method);
     send_request(x);
     stream_start(c->stream, &origin_events, c);
-    watch(x, x->route->timeouts.first_byte);
+    exchange_origin_await(x);
 }
 
 static void on_connection(void *arg, struct upstream_conn *c, int err)
@@ -261,6 +277,7 @@ static int on_head(void *arg)
         return 1;
     }
     if (x->res.status < 200) {
+        x->retried = true; /* the origin has seen the request */
         forward_interim(x);
         return 0;
     }
@@ -399,6 +416,7 @@ static void on_origin_end(void *arg, int err)
 static void on_origin_drain(void *arg)
 {
     struct exchange *x = ((struct upstream_conn *)arg)->arg;
+    exchange_origin_await(x);
     if (!x->upload_done && x->paused && x->client_here) {
         x->paused = false;
         x->client.ops->want_body(x->client.self, true);

@@ -1,6 +1,7 @@
 /* See generation.h: a generation's Lua state and its life. Reading the configuration is in generation_read.c. */
 #include "generation.h"
 
+#include <dirent.h>
 #include <lauxlib.h>
 #include <limits.h>
 #include <lualib.h>
@@ -92,14 +93,20 @@ static bool open_state(struct generation *g, struct buf *faults)
     return call(g, 0, 0, faults);
 }
 
-static void push_known(lua_State *L)
+/* (folder) → the names in it; an empty list where it cannot be read. */
+static int list_folder(lua_State *L)
 {
-    static const char *const names[] = { "auth", "quota" };
+    DIR *d = opendir(luaL_checkstring(L, 1));
+    int n = 0;
     lua_newtable(L);
-    for (int i = 0; i < 2; i++) {
-        lua_pushstring(L, names[i]);
-        lua_rawseti(L, -2, i + 1);
+    if (d == NULL)
+        return 1;
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        lua_pushstring(L, e->d_name);
+        lua_rawseti(L, -2, ++n);
     }
+    closedir(d);
+    return 1;
 }
 
 /* Leaves the resolved configuration in the registry. */
@@ -111,7 +118,7 @@ static bool load(struct generation *g, const char *path, struct buf *faults)
     push_runtime(L, "load");
     lua_pushstring(L, path);
     lua_pushstring(L, plugins);
-    push_known(L);
+    lua_pushcfunction(L, list_folder);
     if (!call(g, 3, 2, faults))
         return false;
     if (lua_isnil(L, -2)) {
@@ -121,8 +128,7 @@ static bool load(struct generation *g, const char *path, struct buf *faults)
     }
     lua_pop(L, 1);
     lua_setfield(L, LUA_REGISTRYINDEX, "tollgate.config");
-    push_runtime(L, "seal");
-    return call(g, 0, 0, faults);
+    return true;
 }
 
 static void generation_free(struct generation *g)
@@ -152,6 +158,27 @@ struct generation *generation_load(struct services *sv, const char *path, bool c
         return g;
     generation_free(g);
     return NULL;
+}
+
+struct generation *generation_bare(struct services *sv, struct buf *faults)
+{
+    struct generation *g = mem_zalloc(sizeof *g);
+    g->sv = sv;
+    g->refs = 1;
+    arena_init(&g->arena);
+    g->settings.parse = (struct parse_limits){ .head = 16384, .url = 8192, .fields = 100 };
+    if (open_state(g, faults))
+        return g;
+    generation_free(g);
+    return NULL;
+}
+
+void generation_push_module(struct generation *g, lua_State *L, const char *name)
+{
+    (void)g;
+    lua_getglobal(L, "require");
+    lua_pushstring(L, name);
+    lua_call(L, 1, 1);
 }
 
 void generation_print(struct generation *g, struct buf *out)
@@ -207,6 +234,10 @@ static bool each_entry(struct generation *g, const char *phase, struct buf *faul
     lua_State *L = g->L;
     bool fine = true;
     lua_getfield(L, LUA_REGISTRYINDEX, "tollgate.config");
+    if (lua_isnil(L, -1)) { /* a bare one */
+        lua_pop(L, 1);
+        return true;
+    }
     lua_getfield(L, -1, "routes");
     int nroutes = (int)lua_objlen(L, -1);
     for (int i = 1; i <= nroutes; i++) {

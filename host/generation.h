@@ -55,6 +55,10 @@ struct generation {
 /* Loads a configuration. Faults are appended to `faults`, one a line with its place; NULL then.
  * `check_only` makes no connections' worth of objects (no origins, no init). */
 struct generation *generation_load(struct services *sv, const char *path, bool check_only, struct buf *faults);
+/* One without a configuration, for running a file of Lua: the runtime and the primitives, no routes. */
+struct generation *generation_bare(struct services *sv, struct buf *faults);
+/* Pushes an embedded module of the runtime ("tollgate.NAME") on L, a coroutine of g. */
+void generation_push_module(struct generation *g, lua_State *L, const char *name);
 /* Runs the plugins' init, each in a coroutine that must end without waiting for longer than the start allows. 0, or -1 with faults. */
 int generation_start(struct generation *g, struct buf *faults);
 /* The effective configuration as text, secrets masked. */

@@ -202,6 +202,9 @@ static void read_hooks(struct generation *g, struct route *r)
     static const char *const phases[PHASES] = { "access", "response", "body", "log" };
     lua_State *L = g->L;
     struct hook h = { .plugin = get_text(g, "name"), .skip_on_error = get_bool(g, "skip_on_error") };
+    enter(g, "plugin");
+    r->preflight = r->preflight || get_bool(g, "preflight");
+    leave(g);
     for (int p = 0; p < PHASES; p++) {
         enter(g, "plugin");
         lua_getfield(L, -1, phases[p]);

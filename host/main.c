@@ -13,6 +13,8 @@ static const char help[] =
     "  tollgate usage [-c gateway.lua] KEYID     what a key has used this month and has in flight\n"
     "  tollgate key new --id ID [options]        makes a secret, shown once, and the record to add to keys.jsonl\n"
     "      --tenant T  --plan P  --rps N  --burst N  --monthly-tokens N  --concurrency N  --route NAME (repeatable)\n"
+    "  tollgate exec [--redis URL] FILE [args]   runs a Lua file with the plugins' primitives at hand\n"
+    "  tollgate test [--redis URL] [args]        runs busted likewise; args are busted's own\n"
     "  tollgate version\n"
     "  tollgate help\n"
     "\n"
@@ -38,7 +40,7 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    { "run", cli_run }, { "check", cli_check }, { "usage", cli_usage }, { "key", cli_key },
+    { "run", cli_run }, { "check", cli_check }, { "usage", cli_usage }, { "key", cli_key }, { "exec", cli_exec }, { "test", cli_test },
     { "version", cli_version }, { "--version", cli_version }, { "help", cli_help }, { "--help", cli_help }, { "-h", cli_help },
 };
 

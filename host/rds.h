@@ -15,6 +15,7 @@
 #include <hiredis/hiredis.h>
 
 #include "loop.h"
+#include "resolve.h"
 #include "slice.h"
 #include "stream.h"
 
@@ -32,6 +33,7 @@ struct rds_config {
     char path[108]; /* Unix socket */
     char user[128], password[512];
     int database;
+    struct resolve *resolve; /* borrowed; NULL: host must be an address */
     uint64_t deadline_ms; /* of a command that names none */
     uint64_t connect_ms;  /* for dialing and the handshake together */
     uint64_t hang_ms;

@@ -1,67 +1,40 @@
 /* Where rds dials to: a Unix socket, an address, or a name that is resolved first. */
 #include "rds_internal.h"
 
-#include <netdb.h>
-#include <stdio.h>
-
-#include "mem.h"
-
 static void connect_to(struct rds *r, const struct address *to)
 {
     r->phase = PHASE_DIAL;
     r->stream = stream_dial(r->loop, to, r->config.connect_ms, rds_on_connect, r);
 }
 
-/* A name being resolved. It outlives a connection that does not want it any more: libuv's thread
- * cannot always be called back. */
-struct rds_lookup {
-    uv_getaddrinfo_t req;
-    struct rds *r; /* NULL once forgotten */
-};
-
-static void on_resolved(uv_getaddrinfo_t *req, int err, struct addrinfo *found)
+static void on_resolved(void *arg, const struct address *to, int err)
 {
-    struct rds_lookup *lookup = req->data;
-    struct rds *r = lookup->r;
-    struct address to = { .path = "" };
-    mem_free(lookup);
-    if (r != NULL) {
-        r->lookup = NULL;
-        if (err == 0 && found->ai_addrlen <= sizeof to.u) {
-            memcpy(&to.u, found->ai_addr, found->ai_addrlen);
-            connect_to(r, &to);
-        } else {
-            rds_drop(r, "resolving %s: %s", r->config.host, uv_strerror(err));
-        }
-    }
-    uv_freeaddrinfo(found);
+    struct rds *r = arg;
+    r->lookup = NULL;
+    if (err == 0)
+        connect_to(r, to);
+    else
+        rds_drop(r, "resolving %s: %s", r->config.host, uv_strerror(err));
 }
 
 void rds_forget_lookup(struct rds *r)
 {
-    if (r->lookup == NULL)
-        return;
-    r->lookup->r = NULL;
-    uv_cancel((uv_req_t *)&r->lookup->req);
+    if (r->lookup != NULL)
+        resolve_cancel(r->lookup);
     r->lookup = NULL;
 }
 
-static void resolve(struct rds *r)
+static void look_up(struct rds *r)
 {
-    char port[16];
-    struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
-    struct rds_lookup *lookup = mem_zalloc(sizeof *lookup);
-    snprintf(port, sizeof port, "%d", r->config.port);
-    lookup->r = r;
-    lookup->req.data = lookup;
-    r->phase = PHASE_RESOLVE;
-    int err = uv_getaddrinfo(&r->loop->uv, &lookup->req, on_resolved, r->config.host, port, &hints);
-    if (err == 0) {
-        r->lookup = lookup;
-        return;
+    struct address to;
+    if (r->config.resolve == NULL) {
+        rds_drop(r, "%s is no address, and there is no resolver", r->config.host);
+    } else if (resolve_now(r->config.resolve, r->config.host, r->config.port, &to)) {
+        connect_to(r, &to);
+    } else {
+        r->phase = PHASE_RESOLVE;
+        r->lookup = resolve_lookup(r->config.resolve, r->config.host, r->config.port, on_resolved, r);
     }
-    mem_free(lookup);
-    rds_drop(r, "resolving %s: %s", r->config.host, uv_strerror(err));
 }
 
 /* The one place where names become addresses. */
@@ -76,5 +49,5 @@ void rds_dial(struct rds *r)
     else if (r->config.path[0] != '\0')
         rds_drop(r, "not a path of a Unix socket");
     else
-        resolve(r);
+        look_up(r);
 }

@@ -44,14 +44,13 @@ struct rds_queue {
     struct rds_cmd *first, **last;
 };
 
-struct rds_lookup;
 
 struct rds {
     struct loop *loop;
     struct rds_config config;
     enum rds_phase phase;
     struct stream *stream;
-    struct rds_lookup *lookup;
+    struct resolve_wait *lookup;
     redisReader *reader;
     redisReplyObjectFunctions reader_fn;
     struct buf out;

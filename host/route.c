@@ -129,7 +129,8 @@ static bool headers_fit(const struct route *r, const struct headers *h)
 
 struct search {
     const struct request *req;
-    struct slice host;
+    struct slice host, method;
+    bool preflight; /* looks only at routes that answer preflights */
     struct route_match match;
     int host_rank;
     bool exact;
@@ -150,9 +151,21 @@ static bool better(const struct search *s, const struct entry *e, int rank)
     return e->route->order < best->order;
 }
 
+static bool listed(const struct buf *list, struct slice method)
+{
+    struct slice rest = buf_slice(list), member;
+    while (header_list_next(&rest, &member)) {
+        if (slice_eq(member, method))
+            return true;
+    }
+    return false;
+}
+
 static void add_methods(struct buf *out, const struct route *r)
 {
     for (uint32_t i = 0; i < r->nmethods; i++) {
+        if (listed(out, slice_of(r->methods[i])))
+            continue;
         if (out->n > 0)
             buf_add_text(out, ", ");
         buf_add_text(out, r->methods[i]);
@@ -168,7 +181,9 @@ static void consider(struct search *s, const struct entry *e)
         add_methods(s->allow, e->route);
         return;
     }
-    if (!method_fits(e->route, s->req->method)) {
+    if (s->preflight && !e->route->preflight)
+        return;
+    if (!method_fits(e->route, s->method)) {
         s->match.method_mismatch = true;
         return;
     }
@@ -202,9 +217,16 @@ static void search_run(const struct routes *t, struct search *s)
 
 struct route_match routes_match(const struct routes *t, const struct request *req)
 {
-    struct search s = { .req = req };
+    struct search s = { .req = req, .method = req->method };
     search_run(t, &s);
-    return s.match;
+    if (s.match.route != NULL || !s.match.method_mismatch || !slice_eq(req->method, SLICE("OPTIONS")))
+        return s.match;
+    /* A preflight asks for the route of the method that is to follow it (Fetch standard, section 3.2.2). */
+    struct search p = { .req = req, .preflight = true,
+        .method = headers_get(&req->headers, SLICE("access-control-request-method")) };
+    if (p.method.p != NULL)
+        search_run(t, &p);
+    return p.match.route != NULL ? p.match : s.match;
 }
 
 struct slice routes_allow(const struct routes *t, const struct request *req, struct arena *a)

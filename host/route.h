@@ -50,6 +50,7 @@ struct route {
     struct header *required; /* value.p NULL: present with any value */
     uint32_t nrequired;
     bool strip_prefix, half_close_answer;
+    bool preflight;       /* a plugin answers CORS preflights: they come here whatever `methods` says */
     struct route_timeouts timeouts;
     uint64_t body_limit;  /* bytes */
     struct target *target; /* NULL: plugins answer */

@@ -3,12 +3,13 @@
 #include "stream.h"
 
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 
 #include "buf.h"
 #include "mem.h"
 
-enum { STREAM_MAX_SLICES = 8 };
+enum { STREAM_MAX_SLICES = 8, STREAM_LOOK_MS = 1000 };
 
 struct stream {
     union {
@@ -21,8 +22,9 @@ struct stream {
     const struct stream_events *events;
     void *arg;
     void (*on_connect)(void *arg, int err);
+    void (*on_left)(void *arg, int err);
     uv_connect_t connect;
-    struct timer deadline;     /* of dialing, then of stream_finish */
+    struct timer deadline;     /* of dialing, then for a look at a paused peer, then of stream_finish */
     struct deferred report;    /* tells a failure after the call that met it */
     int failure;
     uint64_t sent;
@@ -175,11 +177,26 @@ static void on_connected(uv_connect_t *req, int err)
     cb(s->arg, err);
 }
 
+/* libuv polls nothing while reading is paused, so that neither an end nor a reset is told: the kernel is asked. */
+static void look(struct stream *s)
+{
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    uv_os_fd_t fd;
+    timer_set(s->loop, &s->deadline, STREAM_LOOK_MS);
+    if (uv_fileno(&s->u.handle, &fd) != 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+        return;
+    if (info.tcpi_state == TCP_CLOSE || info.tcpi_state == TCP_CLOSE_WAIT)
+        s->on_left(s->arg, info.tcpi_state == TCP_CLOSE ? UV_ECONNRESET : 0);
+}
+
 static void on_deadline(struct timer *t)
 {
     struct stream *s = CONTAINER(t, struct stream, deadline);
     if (s->finishing)
         stream_close(s);
+    else if (s->connected)
+        look(s);
     else
         fail_later(s, UV_ETIMEDOUT);
 }
@@ -229,20 +246,30 @@ void stream_start(struct stream *s, const struct stream_events *events, void *ar
 
 void stream_pause(struct stream *s)
 {
-    if (s->reading)
-        uv_read_stop(&s->u.stream);
+    if (!s->reading)
+        return;
+    uv_read_stop(&s->u.stream);
     s->reading = false;
+    if (!s->ended && s->on_left != NULL && s->u.handle.type == UV_TCP)
+        timer_set(s->loop, &s->deadline, STREAM_LOOK_MS);
 }
 
 void stream_resume(struct stream *s)
 {
     if (s->reading || s->ended || s->failure != 0)
         return;
+    if (!s->finishing)
+        timer_stop(&s->deadline);
     int err = uv_read_start(&s->u.stream, on_alloc, on_read);
     if (err != 0)
         fail_later(s, err);
     else
         s->reading = true;
+}
+
+void stream_watch_left(struct stream *s, void (*on_left)(void *arg, int err))
+{
+    s->on_left = on_left;
 }
 
 /* --- writing --- */

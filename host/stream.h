@@ -48,6 +48,10 @@ void stream_start(struct stream *s, const struct stream_events *events, void *ar
 void stream_pause(struct stream *s);
 void stream_resume(struct stream *s);
 
+/* Asks to hear within a second or so, while reading is paused, that the peer has sent its end (0; bytes before it are
+ * unread still) or a reset (UV_ECONNRESET). May come again. */
+void stream_watch_left(struct stream *s, void (*on_left)(void *arg, int err));
+
 /* Writes; the bytes are borrowed for the call only. A failure is told by on_end. */
 void stream_write(struct stream *s, struct slice bytes);
 void stream_writev(struct stream *s, const struct slice *bytes, unsigned n);

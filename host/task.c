@@ -1,4 +1,4 @@
-/* See task.h. A wait leaves Lua by a yield whose only value is TASK_MARK; the runtime's coroutine.resume and
+/* See task.h. A wait leaves Lua by a yield whose only value is `mark`; the runtime's coroutine.resume and
  * wrap pass it outwards, so a plugin's own coroutines may wait too. Any other yield that reaches this file is a
  * plugin's mistake and ends its call with an error. */
 #include "task.h"
@@ -21,6 +21,7 @@ struct task {
     void *owner;
     const char *tag;
     char *error;
+    struct task_hold *holds;
 };
 
 static int mark; /* its address is the mark */
@@ -94,6 +95,34 @@ static void drop_wait(struct task *t)
         cancel(t->cancel_arg);
 }
 
+void task_hold(struct task *t, struct task_hold *h)
+{
+    h->next = t->holds;
+    h->link = &t->holds;
+    if (h->next != NULL)
+        h->next->link = &h->next;
+    t->holds = h;
+}
+
+void task_unhold(struct task_hold *h)
+{
+    if (h->link == NULL)
+        return;
+    *h->link = h->next;
+    if (h->next != NULL)
+        h->next->link = h->link;
+    h->link = NULL;
+}
+
+static void release_holds(struct task *t)
+{
+    while (t->holds != NULL) {
+        struct task_hold *h = t->holds;
+        task_unhold(h);
+        h->release(h);
+    }
+}
+
 void task_free(struct task *t)
 {
     if (t->state == TASK_RUNNING) {
@@ -102,6 +131,7 @@ void task_free(struct task *t)
     }
     if (t->state == TASK_WAITING)
         drop_wait(t);
+    release_holds(t);
     give_back(t);
     t->pool->alive--;
     mem_free(t->error);
@@ -213,6 +243,10 @@ struct task *task_check(lua_State *L, const char *what)
     struct task_pool *p = pool_of(L);
     if (p->current == NULL)
         luaL_error(L, "%s cannot wait here: it is called while a file is loaded, or outside a request or timer", what);
+    if (p->current->state == TASK_WAITING) { /* the yield of the last wait met a C function, and the error was caught */
+        drop_wait(p->current);
+        p->current->state = TASK_RUNNING;
+    }
     if (!lua_isyieldable(L))
         luaL_error(L, "%s cannot wait here: LuaJIT cannot yield across the C function that called this code "
             "(table.sort, string.gsub, require, a finalizer, an FFI callback, …)", what);

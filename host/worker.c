@@ -200,6 +200,7 @@ static int start_redis(struct worker *w)
         c.deadline_ms = s->redis_timeout;
     if (s->redis_connect_timeout != 0)
         c.connect_ms = s->redis_connect_timeout;
+    c.resolve = w->sv.resolve;
     w->sv.rds = rds_new(&w->loop, &c);
     snprintf(scripts, sizeof scripts, "%s/scripts/redis", paths_home(home, sizeof home));
     w->sv.quota = quota_new(&w->loop, w->sv.rds, scripts, s->redis_hash_tags);

@@ -58,12 +58,21 @@ local function bearer(value)
   if scheme and scheme:lower() == "bearer" then return token end
 end
 
-local function find_secret(headers, names)
-  local authorization = headers.authorization
+-- Of a field that is there twice, which `headers` joins by a comma, the first.
+local function first_value(request, wanted)
+  local value = request.headers[wanted]
+  if not value or not value:find(",", 1, true) then return value end
+  for name, one in request:each_header() do
+    if name:lower() == wanted then return one end
+  end
+end
+
+local function find_secret(request, names)
+  local authorization = first_value(request, "authorization")
   local secret = authorization and bearer(authorization)
   if secret then return secret end
   for _, name in ipairs(names) do
-    local value = headers[name]
+    local value = first_value(request, name)
     if value and value ~= "" then return value end
   end
 end
@@ -82,9 +91,9 @@ local function may_use(record, route)
 end
 
 function M.access(conf, ctx)
-  local instance, headers = instances[conf], ctx.request.headers
-  local secret = find_secret(headers, instance.headers)
-  remove_credentials(headers, instance.headers)
+  local instance, request = instances[conf], ctx.request
+  local secret = find_secret(request, instance.headers)
+  remove_credentials(request.headers, instance.headers)
   if not secret then
     if conf.anonymous then return end
     return ctx:refusal(401, "invalid_api_key", "No API key: send it as Authorization: Bearer KEY", CHALLENGE)

@@ -105,7 +105,8 @@ end
 function Resolver:check(entry, route)
   local check = entry.plugin.check
   if not check then return end
-  local found = check(entry.conf, entry.path, { config = self.config, route = route })
+  local ok, found = pcall(check, entry.conf, entry.path, { config = self.config, route = route })
+  if not ok then return self:fault(entry.path, "the plugin's check raised: " .. tostring(found)) end
   if type(found) == "string" then found = { { message = found } } end
   for _, one in ipairs(found or {}) do self:fault(one.path or entry.path, one.message) end
 end

@@ -6,11 +6,15 @@ local M = {}
 
 -- A wait of the host leaves a coroutine by a yield of WAIT. A plugin's own coroutine hands it on to whoever resumed it, so
 -- tg.timer.sleep and the like work at any depth.
-local resume, yield, create = coroutine.resume, coroutine.yield, coroutine.create
+local resume, yield, create, isyieldable = coroutine.resume, coroutine.yield, coroutine.create, coroutine.isyieldable
 local error, type = error, type
 
 local function pass(co, ok, first, ...)
   if ok and first == WAIT then
+    if not isyieldable() then
+      error("a coroutine cannot wait here: LuaJIT cannot yield across the C function that called the code which resumed it "
+        .. "(table.sort, string.gsub, require, …)", 2)
+    end
     return pass(co, resume(co, yield(WAIT)))
   end
   return ok, first, ...
@@ -57,15 +61,13 @@ end
 
 --- Loads a plugin file; a fault names file and line.
 local function load_file(path)
-  local chunk, err = loadfile(path)
+  local chunk, err = loadfile(path, "t")
   if not chunk then
     return nil, err
   end
-  local ok, plugin = xpcall(chunk, function(message)
-    return type(message) == "string" and message or ("error of type " .. type(message))
-  end)
+  local ok, plugin = pcall(chunk)
   if not ok then
-    return nil, plugin
+    return nil, type(plugin) == "string" and plugin or ("%s: raised a %s, not a message"):format(path, type(plugin))
   end
   if type(plugin) ~= "table" then
     return nil, path .. ": a plugin file must return a table, not " .. type(plugin)
@@ -83,7 +85,19 @@ local function find(dirs, name)
   end
 end
 
-local function loader(dirs, known)
+--- The names of all plugins that could be loaded, for suggestions.
+local function names_in(dirs, list)
+  local names = {}
+  for _, dir in ipairs(dirs) do
+    for _, entry in ipairs(list(dir)) do
+      local name = entry:match("^(.+)%.lua$") or exists(dir .. "/" .. entry .. "/init.lua") and entry
+      names[#names + 1] = name or nil
+    end
+  end
+  return names
+end
+
+local function loader(dirs, list)
   local loaded = {}
   return function(name)
     if loaded[name] then
@@ -91,13 +105,13 @@ local function loader(dirs, known)
     end
     local path = find(dirs, name)
     if not path then
-      return nil, nil, known
+      return nil, nil, names_in(dirs, list)
     end
     local plugin, fault = load_file(path)
     if not plugin then
       return nil, fault
     end
-    for _, phase in ipairs { "init", "stop", "access", "response", "body", "log" } do
+    for _, phase in ipairs { "check", "init", "stop", "access", "response", "body", "log" } do
       local kind = type(plugin[phase])
       if kind ~= "nil" and kind ~= "function" then
         return nil, ("%s: %s must be a function, not %s"):format(path, phase, kind)
@@ -117,13 +131,22 @@ local function set_paths(dirs)
   package.path = table.concat(parts, ";") .. ";" .. package.path
 end
 
+-- From now on an assignment to an undeclared global is an error that names its place; `rawset(_G, …)` is the way around.
+local function seal()
+  setmetatable(_G, {
+    __newindex = function(_, name)
+      error(("assignment to the undeclared global '%s'; write: local %s"):format(tostring(name), tostring(name)), 2)
+    end,
+  })
+end
+
 --- Loads the configuration and its plugins.
 -- @tparam string path of gateway.lua
 -- @tparam string shipped folder of the plugins that ship
--- @tparam {string,...} known names of the plugins that ship, for suggestions
+-- @tparam function list (folder) gives the names in it
 -- @treturn table the resolved configuration, or nil
 -- @treturn string faults, one a line
-function M.load(path, shipped, known)
+function M.load(path, shipped, list)
   local config = require "tollgate.config"
   local function text_of(faults)
     local lines = {}
@@ -142,7 +165,8 @@ function M.load(path, shipped, known)
   end
   dirs[#dirs + 1] = shipped
   set_paths(dirs)
-  conf, faults = config.resolve_plugins(conf, loader(dirs, known))
+  seal()
+  conf, faults = config.resolve_plugins(conf, loader(dirs, list))
   if not conf then
     return nil, text_of(faults)
   end
@@ -152,15 +176,6 @@ end
 --- The effective configuration as Lua text, secrets masked.
 function M.print(conf)
   return require("tollgate.config").print(conf)
-end
-
---- From now on an assignment to an undeclared global is an error that names its place.
-function M.seal()
-  setmetatable(_G, {
-    __newindex = function(_, name)
-      error(("assignment to the undeclared global '%s'; write: local %s"):format(tostring(name), tostring(name)), 2)
-    end,
-  })
 end
 
 return M

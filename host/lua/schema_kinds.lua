@@ -242,7 +242,8 @@ local function check_one_of(run, field, value, path)
 end
 
 local function check_custom(run, field, value, path)
-  local found = field.check(value, path)
+  local ok, found = pcall(field.check, value, path)
+  if not ok then return fault(run, path, "its check raised: " .. tostring(found)) end
   if type(found) == "string" then return fault(run, path, found) end
   for _, one in ipairs(found or {}) do fault(run, one.path or path, one.message) end
 end

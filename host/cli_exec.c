@@ -1,0 +1,181 @@
+/* tollgate exec and tollgate test: a Lua file, or busted, in one coroutine with the plugins' primitives at hand and no
+ * gateway around it. When it has ended and its timers too, what is left open is a defect of the code that ran: it is named, and
+ * the exit code says so. */
+#include <lauxlib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api.h"
+#include "cli.h"
+#include "generation.h"
+#include "log.h"
+#include "rds.h"
+#include "worker.h"
+
+enum { EXIT_LEAK = 70 };
+
+struct exec {
+    struct loop loop;
+    struct services sv;
+    struct generation *gen;
+    struct task *task;
+    struct timer poll;
+    int code;
+    bool done;
+};
+
+#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+enum { POLL_MS = 5 };
+
+/* --- the run --- */
+
+static void finish(struct exec *e, enum task_outcome outcome)
+{
+    e->done = true;
+    if (outcome == TASK_ERROR) {
+        fprintf(stderr, "%s\n", task_error(e->task));
+        e->code = 1;
+    } else {
+        e->code = (int)lua_tointeger(task_lua(e->task), 1);
+        lua_settop(task_lua(e->task), 0);
+    }
+    task_free(e->task);
+    e->task = NULL;
+}
+
+static void on_settled(void *owner, enum task_outcome outcome)
+{
+    finish(owner, outcome);
+}
+
+/* Ends the loop once the main chunk and every timer of after() have ended; a timer of every() would never. */
+static void on_poll(struct timer *t)
+{
+    struct exec *e = CONTAINER(t, struct exec, poll);
+    if (e->done && (e->code != 0 || !api_timers_pending(e->gen)))
+        loop_stop(&e->loop);
+    else
+        timer_set(&e->loop, t, POLL_MS);
+}
+
+static void run(struct exec *e, const char *function, int argc, char **argv)
+{
+    e->task = task_new(&e->gen->tasks, on_settled, e);
+    lua_State *co = task_lua(e->task);
+    int first = 0;
+    generation_push_module(e->gen, co, "tollgate.exec");
+    lua_getfield(co, -1, function);
+    lua_remove(co, -2);
+    if (strcmp(function, "file") == 0)
+        lua_pushstring(co, argv[first++]);
+    lua_newtable(co);
+    for (int i = first; i < argc; i++) {
+        lua_pushstring(co, argv[i]);
+        lua_rawseti(co, -2, i - first + 1);
+    }
+    enum task_outcome outcome = task_call(e->task, lua_gettop(co) - 1);
+    if (outcome != TASK_WAITS)
+        finish(e, outcome);
+    e->poll.cb = on_poll;
+    timer_set(&e->loop, &e->poll, POLL_MS);
+    uv_ref((uv_handle_t *)&e->loop.alarm); /* with no socket open, a timer is all that keeps the loop */
+    loop_run(&e->loop);
+    uv_unref((uv_handle_t *)&e->loop.alarm);
+}
+
+/* --- what it runs in --- */
+
+static int open_redis(struct exec *e, const char *url)
+{
+    struct rds_config c;
+    const char *wrong = rds_config_parse(slice_of(url), &c);
+    if (wrong != NULL) {
+        fprintf(stderr, "tollgate: --redis %s: %s\n", url, wrong);
+        return -1;
+    }
+    c.resolve = e->sv.resolve;
+    e->sv.rds = rds_new(&e->loop, &c);
+    rds_start(e->sv.rds);
+    return 0;
+}
+
+static int open_services(struct exec *e, const char *redis)
+{
+    struct upstream_limits limits = { .idle = 16, .idle_ms = 5000 };
+    const char *why = NULL;
+    e->sv.loop = &e->loop;
+    e->sv.resolve = resolve_new(&e->loop, &why);
+    if (e->sv.resolve == NULL) {
+        fprintf(stderr, "tollgate: c-ares: %s\n", why);
+        return -1;
+    }
+    e->sv.upstream = upstream_new(&e->loop, e->sv.resolve, &limits);
+    return redis != NULL ? open_redis(e, redis) : 0;
+}
+
+static int close_services(struct exec *e)
+{
+    timer_deinit(&e->loop, &e->poll);
+    if (e->task != NULL)
+        task_free(e->task);
+    if (e->gen != NULL) {
+        generation_stop(e->gen);
+        generation_release(e->gen);
+    }
+    if (e->sv.rds != NULL)
+        rds_free(e->sv.rds);
+    if (e->sv.upstream != NULL)
+        upstream_free(e->sv.upstream);
+    if (e->sv.resolve != NULL)
+        resolve_free(e->sv.resolve);
+    int left = loop_deinit(&e->loop);
+    return left > 0 || e->sv.leaks > 0;
+}
+
+/* --redis URL (or $TOLLGATE_REDIS) comes before the file; the rest belongs to what is run. */
+static const char *take_redis(int *argc, char ***argv)
+{
+    const char *url = getenv("TOLLGATE_REDIS");
+    if (*argc >= 2 && strcmp((*argv)[0], "--redis") == 0) {
+        url = (*argv)[1];
+        *argc -= 2;
+        *argv += 2;
+    }
+    return url != NULL && url[0] != '\0' ? url : NULL;
+}
+
+static int exec_main(const char *function, int argc, char **argv)
+{
+    struct exec e = { .code = 1 };
+    struct buf faults;
+    const char *redis = take_redis(&argc, &argv);
+    if (strcmp(function, "file") == 0 && argc < 1) {
+        fprintf(stderr, "tollgate exec: name a file: tollgate exec [--redis URL] FILE [arguments]\n");
+        return 2;
+    }
+    if (loop_init(&e.loop) != 0)
+        return 1;
+    buf_init(&faults);
+    log_set_level(LOG_WARN);
+    if (open_services(&e, redis) == 0)
+        e.gen = generation_bare(&e.sv, &faults);
+    if (e.gen != NULL)
+        run(&e, function, argc, argv);
+    else
+        fwrite(faults.p, 1, faults.n, stderr);
+    buf_deinit(&faults);
+    if (close_services(&e) != 0)
+        return EXIT_LEAK;
+    return e.code;
+}
+
+int cli_exec(int argc, char **argv)
+{
+    return exec_main("file", argc, argv);
+}
+
+int cli_test(int argc, char **argv)
+{
+    return exec_main("test", argc, argv);
+}
