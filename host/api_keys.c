@@ -3,6 +3,7 @@
  * with weak keys. */
 #include "api.h"
 #include "keystore.h"
+#include "snapshot.h"
 
 static const char STORE[] = "tollgate.keys";
 
@@ -116,7 +117,12 @@ static int keys_open(lua_State *L)
     lua_setfenv(L, -2);
     struct buf fault;
     buf_init(&fault);
-    *store = keystore_open(path, &fault);
+    struct slice text;
+    int err = snapshot_file(api_generation(L)->snapshot, path, &text);
+    if (err != 0)
+        buf_printf(&fault, "%s: cannot be read: %s", path, strerror(-err));
+    else
+        *store = keystore_parse(text, path, &fault);
     if (*store != NULL) {
         buf_deinit(&fault);
         return 1;

@@ -9,14 +9,14 @@
 #include "generation.h"
 #include "json.h"
 #include "keystore.h"
-#include "worker.h"
+#include "master.h"
 
 int cli_run(int argc, char **argv)
 {
     struct cli_args a;
     if (cli_args_parse(&a, "run", argc, argv, 0, 0) != 0)
         return 2;
-    return worker_run(a.config);
+    return master_run(a.config);
 }
 
 /* --- check --- */

@@ -11,7 +11,6 @@
 #include "generation.h"
 #include "log.h"
 #include "rds.h"
-#include "worker.h"
 
 enum { EXIT_LEAK = 70 };
 

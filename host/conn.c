@@ -329,6 +329,11 @@ void conn_set_slot(struct conn *c, uint32_t slot)
     c->slot = slot;
 }
 
+const struct generation *conn_generation(const struct conn *c)
+{
+    return c->x != NULL ? c->x->gen : NULL;
+}
+
 void conn_drain(struct conn *c)
 {
     c->draining = true;

@@ -3,11 +3,15 @@
 #include <string.h>
 
 #include "cli.h"
+#include "load_check.h"
+#include "worker.h"
 
 static const char help[] =
     "tollgate, a gateway that runs Lua plugins\n"
     "\n"
     "  tollgate run [-c gateway.lua]             serves until SIGTERM or SIGINT\n"
+    "  tollgate reload [-c gateway.lua]          makes the running gateway load its files again; tells what is wrong\n"
+    "  tollgate status [-c gateway.lua] [--json] workers, generation, files and the last reload of the running gateway\n"
     "  tollgate check [-c gateway.lua] [--print] tells every fault of a configuration, with its place;\n"
     "                                            --print shows the effective one, secrets masked\n"
     "  tollgate usage [-c gateway.lua] KEYID     what a key has used this month and has in flight\n"
@@ -40,8 +44,9 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    { "run", cli_run }, { "check", cli_check }, { "usage", cli_usage }, { "key", cli_key }, { "exec", cli_exec }, { "test", cli_test },
+    { "run", cli_run }, { "reload", cli_reload }, { "status", cli_status }, { "check", cli_check }, { "usage", cli_usage }, { "key", cli_key }, { "exec", cli_exec }, { "test", cli_test },
     { "version", cli_version }, { "--version", cli_version }, { "help", cli_help }, { "--help", cli_help }, { "-h", cli_help },
+    { "worker", worker_main }, { "load-check", load_check_main }, /* for the gateway's own use */
 };
 
 int main(int argc, char **argv)

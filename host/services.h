@@ -9,7 +9,15 @@
 #include "quota.h"
 #include "rds.h"
 #include "resolve.h"
+#include "task.h"
 #include "upstream.h"
+
+/* A plugin that was stuck too often. */
+struct quarantine {
+    struct quarantine *next;
+    bool fail;            /* its routes answer 503; else its hooks are left out */
+    char plugin[];
+};
 
 struct services {
     struct loop *loop;
@@ -25,6 +33,10 @@ struct services {
     bool draining;        /* answers say that their connection ends */
     bool hash_tags;
     const char *via;      /* pseudonym in Via, or NULL */
+    struct task_watch watch;
+    struct generation *generations; /* all that live, newest first */
+    uint32_t ngenerations;
+    struct quarantine *quarantine;  /* plugins that do not run any more */
 };
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <uv.h>
@@ -19,13 +20,16 @@ struct entry {
     struct entry *next;
     enum kind kind;
     int err;            /* of reading; bytes are empty then. ENV: UV_ENOENT where it is not set */
-    struct slice bytes; /* owned */
+    struct slice bytes; /* a NUL is behind them */
+    bool owned;         /* else in the map */
     char name[];
 };
 
 struct snapshot {
     struct entry *first, **last;
     bool recording;
+    void *map;          /* read ones: entries' bytes are in here */
+    size_t mapped;
 };
 
 struct snapshot *snapshot_new(void)
@@ -41,9 +45,12 @@ void snapshot_free(struct snapshot *s)
     while (s->first != NULL) {
         struct entry *e = s->first;
         s->first = e->next;
-        mem_free((void *)(uintptr_t)e->bytes.p);
+        if (e->owned)
+            mem_free((void *)(uintptr_t)e->bytes.p);
         mem_free(e);
     }
+    if (s->map != NULL)
+        munmap(s->map, s->mapped);
     mem_free(s);
 }
 
@@ -63,6 +70,7 @@ static struct entry *add(struct snapshot *s, enum kind kind, const char *name, i
     e->kind = kind;
     e->err = err;
     e->bytes = bytes;
+    e->owned = true;
     *s->last = e;
     s->last = &e->next;
     return e;
@@ -102,13 +110,11 @@ static int read_disk(const char *path, struct slice *out)
 int snapshot_file(struct snapshot *s, const char *path, struct slice *out)
 {
     struct entry *e = find(s, FILE_BYTES, path);
-    if (e == NULL && s->recording) {
+    if (e == NULL) {
         struct slice bytes = { NULL, 0 };
         int err = read_disk(path, &bytes);
         e = add(s, FILE_BYTES, path, err, bytes);
     }
-    if (e == NULL)
-        return UV_ENOENT;
     *out = e->bytes;
     return e->err;
 }
@@ -142,6 +148,7 @@ static void put(struct buf *out, const struct entry *e)
     buf_printf(out, "%c %d %zu %zu\n", (int)e->kind, e->err, strlen(e->name), e->bytes.n);
     buf_add_text(out, e->name);
     buf_add_slice(out, e->bytes);
+    buf_add(out, "", 1);
 }
 
 int snapshot_write(struct snapshot *s, int fd)
@@ -166,45 +173,47 @@ int snapshot_write(struct snapshot *s, int fd)
 /* A number and the one character behind it. False where there is none. */
 static bool take_number(struct slice text, size_t *at, long *out)
 {
-    char *end;
-    *out = strtol(text.p + *at, &end, 10); /* the text ends in a NUL */
-    bool there = end != text.p + *at;
-    *at = (size_t)(end - text.p) + 1;
-    return there && *at <= text.n;
+    bool negative = *at < text.n && text.p[*at] == '-', any = false;
+    size_t i = *at + negative;
+    for (*out = 0; i < text.n && text.p[i] >= '0' && text.p[i] <= '9'; i++, any = true)
+        *out = *out * 10 + (text.p[i] - '0');
+    *out = negative ? -*out : *out;
+    *at = i + 1;
+    return any && *at <= text.n;
 }
 
-/* One entry from text at *at; false at the end or where it is damaged (then *at is not at the end). */
+/* One entry; its bytes stay where they are. False at the end, or where the text is damaged. */
 static bool take(struct snapshot *s, struct slice text, size_t *at)
 {
     long err, nname, nbytes;
     size_t p = *at + 2;
-    if (p >= text.n || !take_number(text, &p, &err) || !take_number(text, &p, &nname) || !take_number(text, &p, &nbytes))
-        return false;
-    if (nname < 0 || nbytes < 0 || (size_t)nname > text.n - p || (size_t)nbytes > text.n - p - (size_t)nname)
+    if (p >= text.n || !take_number(text, &p, &err) || !take_number(text, &p, &nname) || !take_number(text, &p, &nbytes)
+        || nname < 0 || nbytes < 0 || p + (size_t)nname + (size_t)nbytes + 1 > text.n)
         return false;
     char *name = mem_strndup(text.p + p, (size_t)nname);
-    struct slice bytes = { NULL, 0 };
-    if (err == 0)
-        bytes = (struct slice){ mem_strndup(text.p + p + nname, (size_t)nbytes), (size_t)nbytes };
-    add(s, (enum kind)text.p[*at], name, (int)err, bytes);
+    struct slice bytes = { text.p + p + nname, (size_t)nbytes };
+    struct entry *e = add(s, (enum kind)text.p[*at], name, (int)err, bytes);
+    e->owned = false;
     mem_free(name);
-    *at = p + (size_t)nname + (size_t)nbytes;
+    *at = p + (size_t)nname + (size_t)nbytes + 1;
     return true;
 }
 
 struct snapshot *snapshot_read_fd(int fd)
 {
-    struct slice text;
-    size_t at = 0;
-    if (lseek(fd, 0, SEEK_SET) < 0 || read_all(fd, &text) != 0)
+    off_t size = lseek(fd, 0, SEEK_END);
+    void *map = size > 0 ? mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    if (map == MAP_FAILED)
         return NULL;
+    struct slice text = { map, (size_t)size };
+    size_t at = 0;
     struct snapshot *s = snapshot_new();
     s->recording = false;
+    s->map = map;
+    s->mapped = (size_t)size;
     while (take(s, text, &at))
         ;
-    bool sound = at == text.n;
-    mem_free((void *)(uintptr_t)text.p);
-    if (sound)
+    if (at == text.n)
         return s;
     snapshot_free(s);
     return NULL;
@@ -230,5 +239,13 @@ void snapshot_each_file(struct snapshot *s, void (*cb)(void *arg, const char *pa
     for (const struct entry *e = s->first; e != NULL; e = e->next) {
         if (e->kind == FILE_BYTES && e->err == 0)
             cb(arg, e->name, e->bytes);
+    }
+}
+
+void snapshot_each_path(struct snapshot *s, void (*cb)(void *arg, const char *path), void *arg)
+{
+    for (const struct entry *e = s->first; e != NULL; e = e->next) {
+        if (e->kind == FILE_BYTES)
+            cb(arg, e->name);
     }
 }

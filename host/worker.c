@@ -1,320 +1,373 @@
-/* See worker.h. Start: configuration, Redis, quota, plugins' init, sockets. End: no new connections, answers that are owed are
- * given (up to timeouts.drain), settlements reach Redis, then everything is closed in the reverse order, Redis last. */
+/* See worker.h.
+ *
+ * It accepts on the sockets of its own place, and on those of another place while nobody serves that or its worker's beat is stale, so
+ * neither a death nor a stuck loop keeps a connection waiting.
+ *
+ * The master asks a stuck loop to let go by SIGUSR1: its handler sets a hook that raises in whatever Lua runs, so an interpreted loop becomes an
+ * error of its request. The hook does not fire in compiled code or in a long C call; then the master kills. */
 #include "worker.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
+#include <inttypes.h>
+#include <lauxlib.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "admin.h"
-#include "generation.h"
+#include "control.h"
+#include "gateway.h"
 #include "log.h"
 #include "mem.h"
-#include "paths.h"
-#include "redisd.h"
-#include "server.h"
+#include "zone.h"
 
-enum { EXIT_FINE = 0, EXIT_START = 1, EXIT_LEAK = 70, SETTLE_MS = 3000, SETTLE_STEP_MS = 10, REDIS_WAIT_MS = 5, REDIS_WAITS = 1000, ACCESS_LOG_MAX = 1 << 20 };
+enum { BEAT_MS = 50, STALE_MS = 250, ROOM_MS = 20, ORPHAN_ALARM_S = 2, ORPHAN_GRACE_S = 6 };
 
 #define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 struct worker {
     struct loop loop;
-    struct services sv;
-    struct generation *gen;
-    struct redisd *redisd;
-    struct server *server;
-    uv_signal_t term, interrupt;
-    struct timer limit;      /* of the drain, then of settling */
-    struct timer settle;
-    uint64_t settle_until;
-    struct timer redis_wait;
-    int redis_waits;
-    struct buf access_log;
-    struct deferred access_flush;
-    struct rds_watch watch;
+    struct gateway gw;
+    struct control *control;
+    struct zone *zone;
+    struct zone_slot *slot;
+    struct quota_stats quota_base; /* of those that had the slot before */
+    uv_prepare_t turn;
+    struct timer beat;
+    uint64_t turns;
+    volatile uint64_t interrupted; /* the turn in which SIGUSR1 came, + 1 */
+    unsigned place, places, naddresses;
+    uint32_t limit;                /* of connections */
+    int *fds;                      /* naddresses * places */
+    struct listener **listeners;   /* likewise */
+    struct timer room;             /* a load waits for an old generation's end */
+    int waiting_fd;
+    uint64_t waiting_number;
+    uint64_t drain_ms;
+    bool serving;
     int code;
-    bool ending, refused;
 };
 
-static struct generation *current(void *arg)
+static struct worker *the_worker; /* for signal handlers */
+
+/* --- the slot --- */
+
+static void add_quota(struct quota_stats *out, const struct quota_stats *base, const struct quota_stats *q)
 {
-    return ((struct worker *)arg)->gen;
+    const uint64_t *a = (const uint64_t *)base, *b = (const uint64_t *)q;
+    for (size_t i = 0; i < sizeof *out / sizeof *a; i++)
+        ((uint64_t *)out)[i] = a[i] + b[i];
 }
 
-/* --- the access log --- */
-
-static void on_access_flush(struct deferred *d)
+static void show(struct worker *w)
 {
-    struct worker *w = CONTAINER(d, struct worker, access_flush);
-    size_t at = 0;
-    while (at < w->access_log.n) {
-        ssize_t n = write(STDOUT_FILENO, w->access_log.p + at, w->access_log.n - at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            break; /* nobody reads it any more, or it does not take it now: dropped rather than waited for */
-        at += (size_t)n;
+    struct zone_slot *s = w->slot;
+    struct gateway *gw = &w->gw;
+    s->beat = zone_now();
+    s->counters = gw->sv.counters;
+    s->connections = gw->server != NULL ? server_connections(gw->server) : 0;
+    s->exchanges = gw->sv.exchanges;
+    s->generations = gw->sv.ngenerations;
+    if (gw->sv.quota != NULL)
+        add_quota(&s->quota, &w->quota_base, quota_stats(gw->sv.quota));
+}
+
+static void show_redis(struct worker *w)
+{
+    struct rds *r = w->gw.sv.rds;
+    bool usable = r != NULL && rds_state(r) == RDS_READY;
+    if (!usable)
+        snprintf(w->slot->redis_problem, sizeof w->slot->redis_problem, "%s", r != NULL ? rds_problem(r) : "not started");
+    w->slot->redis_usable = usable;
+}
+
+static void on_turn(uv_prepare_t *h)
+{
+    struct worker *w = h->data;
+    w->turns++;
+    show(w);
+    show_redis(w);
+}
+
+/* --- accepting --- */
+
+static bool stale(struct worker *w, unsigned place)
+{
+    const struct zone_slot *s = zone_at(w->zone, place);
+    return s == NULL || zone_now() - s->beat > STALE_MS;
+}
+
+static void accept_where_due(struct worker *w)
+{
+    for (unsigned i = 0; i < w->places && w->serving; i++) {
+        bool due = i == w->place || stale(w, i);
+        for (unsigned a = 0; a < w->naddresses; a++) {
+            struct listener *ln = w->listeners[a * w->places + i];
+            if (!due)
+                server_accept_stop(ln);
+            else if (server_accept_start(ln) != 0 && i == w->place)
+                log_error("worker %u: cannot accept", w->place);
+        }
     }
-    buf_clear(&w->access_log);
-    if (w->access_log.cap > ACCESS_LOG_MAX)
-        buf_deinit(&w->access_log);
+}
+
+static void serve(struct worker *w)
+{
+    unsigned n = w->naddresses * w->places;
+    if (w->serving)
+        return;
+    w->listeners = mem_zalloc((n + 1) * sizeof *w->listeners);
+    for (unsigned i = 0; i < n; i++)
+        w->listeners[i] = server_listener(w->gw.server, w->fds[i], w->limit, exchange_begin);
+    w->serving = true;
+    show(w);
+    show_redis(w);
+    w->slot->state = ZONE_SERVING;
+    accept_where_due(w);
+}
+
+static void on_beat(struct timer *t)
+{
+    struct worker *w = CONTAINER(t, struct worker, beat);
+    timer_set(&w->loop, t, BEAT_MS);
+    if (w->gw.current != NULL)
+        w->slot->lua_bytes = (uint64_t)lua_gc(w->gw.current->L, LUA_GCCOUNT, 0) * 1024;
+    accept_where_due(w);
 }
 
 /* --- the end --- */
 
-static void on_redis_stopped(void *arg)
+static void on_gateway_end(struct gateway *gw)
+{
+    struct worker *w = CONTAINER(gw, struct worker, gw);
+    show(w);
+    control_free(w->control);
+    uv_close((uv_handle_t *)&w->turn, NULL);
+    timer_deinit(&w->loop, &w->beat);
+    timer_deinit(&w->loop, &w->room);
+}
+
+static void drain(struct worker *w, uint64_t ms)
+{
+    w->serving = false;
+    w->slot->state = ZONE_DRAINING;
+    timer_stop(&w->room);
+    if (w->waiting_fd >= 0)
+        close(w->waiting_fd);
+    w->waiting_fd = -1;
+    gateway_drain(&w->gw, ms);
+}
+
+static void on_refused(struct gateway *gw)
+{
+    struct worker *w = CONTAINER(gw, struct worker, gw);
+    w->code = WORKER_REFUSED;
+    drain(w, w->drain_ms);
+}
+
+/* The master is gone. SIGALRM ends what does not end by itself. */
+static void on_control_end(void *arg)
 {
     struct worker *w = arg;
-    redisd_free(w->redisd);
-    w->redisd = NULL;
+    alarm((unsigned)(w->drain_ms / 1000) + ORPHAN_GRACE_S);
+    if (!w->gw.ending)
+        log_warn("worker %u: the master is gone", w->place);
+    drain(w, w->drain_ms);
 }
 
-/* In the reverse order of the start; Redis last. */
-static void close_all(struct worker *w)
+/* --- what the master says --- */
+
+static void load(struct worker *w, int fd, uint64_t number)
 {
-    generation_stop(w->gen);
-    quota_free(w->sv.quota);
-    rds_free(w->sv.rds);
-    server_free(w->server);
-    generation_release(w->gen);
-    upstream_free(w->sv.upstream);
-    resolve_free(w->sv.resolve);
-    timer_deinit(&w->loop, &w->limit);
-    timer_deinit(&w->loop, &w->settle);
-    timer_deinit(&w->loop, &w->redis_wait);
-    uv_close((uv_handle_t *)&w->term, NULL);
-    uv_close((uv_handle_t *)&w->interrupt, NULL);
-    if (w->redisd != NULL)
-        redisd_stop(w->redisd, on_redis_stopped, w);
+    struct buf faults;
+    struct snapshot *s = snapshot_read_fd(fd);
+    close(fd);
+    buf_init(&faults);
+    if (s == NULL) {
+        control_send(w->control, -1, "failed %" PRIu64 "\nthe snapshot is damaged\n", number);
+    } else if (gateway_load(&w->gw, s, number, &faults) != 0) {
+        control_send(w->control, -1, "failed %" PRIu64 "\n%.*s", number, (int)faults.n, faults.p);
+    } else {
+        w->drain_ms = w->gw.pending->settings.timeouts.drain;
+        control_send(w->control, -1, "loaded %" PRIu64, number);
+    }
+    buf_deinit(&faults);
 }
 
-/* Settlements, voids and log phases may still be under way: waits for them, but not for ever. */
-static void on_settle(struct timer *t)
+static void load_when_room(struct worker *w)
 {
-    struct worker *w = CONTAINER(t, struct worker, settle);
-    bool idle = quota_idle(w->sv.quota) && w->sv.exchanges == 0;
-    if (!idle && loop_now(&w->loop) < w->settle_until) {
-        timer_set(&w->loop, t, SETTLE_STEP_MS);
+    if (!gateway_has_room(&w->gw)) {
+        timer_set(&w->loop, &w->room, ROOM_MS);
         return;
     }
-    if (w->sv.exchanges > 0)
-        log_error("leak: %u exchanges have not ended", w->sv.exchanges);
-    w->sv.leaks += w->sv.exchanges;
-    close_all(w);
+    int fd = w->waiting_fd;
+    w->waiting_fd = -1;
+    load(w, fd, w->waiting_number);
 }
 
-static void on_server_empty(void *arg)
+static void on_room(struct timer *t)
+{
+    load_when_room(CONTAINER(t, struct worker, room));
+}
+
+static void on_message(void *arg, struct slice text, int fd)
 {
     struct worker *w = arg;
-    timer_stop(&w->limit);
-    w->settle_until = loop_now(&w->loop) + SETTLE_MS;
-    on_settle(&w->settle);
-}
-
-static void on_limit(struct timer *t)
-{
-    struct worker *w = CONTAINER(t, struct worker, limit);
-    log_warn("drain: the limit of %d s has passed; %u connections are cut off",
-        (int)(w->gen->settings.timeouts.drain / 1000), server_connections(w->server));
-    server_abort(w->server);
-}
-
-static void end(struct worker *w)
-{
-    w->ending = true;
-    w->sv.draining = true;
-    log_info("stopping: %u connections", server_connections(w->server));
-    timer_set(&w->loop, &w->limit, w->gen->settings.timeouts.drain);
-    server_drain(w->server, on_server_empty, w);
-}
-
-static void on_signal(uv_signal_t *h, int signum)
-{
-    struct worker *w = h->data;
-    (void)signum;
-    if (!w->ending) {
-        end(w);
-    } else {
-        log_warn("stopping at once");
-        server_abort(w->server);
+    char verb[16] = "", line[512];
+    uint64_t number = 0;
+    snprintf(line, sizeof line, "%.*s", (int)text.n, text.p);
+    sscanf(line, "%15s %" SCNu64, verb, &number);
+    bool pending = w->gw.pending != NULL && w->gw.pending->number == number;
+    if (w->gw.ending && strcmp(verb, "abort") != 0) {
+        if (fd >= 0)
+            close(fd);
+    } else if (strcmp(verb, "load") == 0 && fd >= 0) {
+        w->waiting_fd = fd;
+        w->waiting_number = number;
+        load_when_room(w);
+    } else if (strcmp(verb, "switch") == 0 && pending) {
+        gateway_switch(&w->gw);
+        w->slot->generation = number;
+        serve(w);
+        control_send(w->control, -1, "serving %" PRIu64, number);
+    } else if (strcmp(verb, "drop") == 0 && pending) {
+        gateway_drop(&w->gw);
+    } else if (strcmp(verb, "drop") == 0 && w->waiting_fd >= 0) {
+        timer_stop(&w->room);
+        close(w->waiting_fd);
+        w->waiting_fd = -1;
+    } else if (strcmp(verb, "drain") == 0) {
+        drain(w, number);
+    } else if (strcmp(verb, "abort") == 0) {
+        gateway_abort(&w->gw);
+    } else if (strcmp(verb, "skip") == 0 || strcmp(verb, "fail") == 0) {
+        gateway_quarantine(&w->gw, line + 5, verb[0] == 'f');
+    } else if (strcmp(verb, "lift") == 0) {
+        gateway_quarantine_lift(&w->gw);
     }
+}
+
+/* --- signals --- */
+
+static void raise_hook(lua_State *L, lua_Debug *ar)
+{
+    (void)ar;
+    lua_sethook(L, NULL, 0, 0);
+    if (the_worker->interrupted == the_worker->turns + 1) /* else that Lua ended before the hook could fire */
+        luaL_error(L, "the watchdog interrupts this code: it has kept the worker from serving for too long");
+}
+
+/* As luajit's own interpreter does on SIGINT; lua_sethook may be called from a handler. */
+static void on_interrupt(int signum)
+{
+    struct worker *w = the_worker;
+    lua_State *L = w->gw.sv.watch.running;
+    (void)signum;
+    if (L == NULL)
+        return;
+    w->interrupted = w->turns + 1;
+    lua_sethook(L, raise_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+}
+
+/* The master died (PR_SET_PDEATHSIG). A loop that turns sees the control channel end and takes over; a stuck one ends by the alarm. */
+static void on_orphaned(int signum)
+{
+    (void)signum;
+    alarm(ORPHAN_ALARM_S);
+}
+
+static void handle(int signum, void (*handler)(int))
+{
+    struct sigaction sa = { .sa_flags = SA_RESTART };
+    sa.sa_handler = handler;
+    sigaction(signum, &sa, NULL);
+}
+
+static void handle_signals(void)
+{
+    handle(SIGPIPE, SIG_IGN);
+    handle(SIGHUP, SIG_IGN);
+    handle(SIGINT, SIG_IGN);
+    handle(SIGUSR2, SIG_IGN);
+    handle(SIGUSR1, on_interrupt);
+    handle(SIGTERM, on_orphaned);
 }
 
 /* --- the start --- */
 
-/* Keys that decide must not be evicted: a Redis that may do that is refused. */
-static void on_redis_change(struct rds_watch *watch, bool usable)
+static int start(struct worker *w, int control_fd)
 {
-    struct worker *w = CONTAINER(watch, struct worker, watch);
-    const char *policy = usable ? rds_memory_policy(w->sv.rds) : "";
-    if (policy[0] == '\0' || strcmp(policy, "noeviction") == 0)
-        return;
-    log_write(w->gen->settings.redis_eviction_refuse ? LOG_ERROR : LOG_WARN, NULL,
-        "redis: maxmemory-policy is %s: limits could be evicted; set it to noeviction%s", policy,
-        w->gen->settings.redis_eviction_refuse ? " (or redis.eviction = \"warn\")" : "");
-    if (w->gen->settings.redis_eviction_refuse && !w->ending) {
-        w->code = EXIT_START;
-        if (w->server != NULL)
-            end(w);
-        w->refused = true;
-    }
-}
-
-/* The private server takes a moment to make its socket: no connection is tried before. */
-static void on_redis_wait(struct timer *t)
-{
-    struct worker *w = CONTAINER(t, struct worker, redis_wait);
-    bool there = w->redisd == NULL || access(redisd_socket(w->redisd), F_OK) == 0;
-    if (there || ++w->redis_waits > REDIS_WAITS)
-        rds_start(w->sv.rds);
-    else
-        timer_set(&w->loop, t, REDIS_WAIT_MS);
-}
-
-static int start_redis(struct worker *w)
-{
-    const struct settings *s = &w->gen->settings;
-    struct rds_config c;
-    char why[PATH_MAX * 2 + 64], url[160], home[PATH_MAX], scripts[PATH_MAX + 16];
-    const char *text = s->redis_url;
-    if (text == NULL) {
-        w->redisd = redisd_start(&w->loop, s->data_dir, s->run_dir, why, sizeof why);
-        if (w->redisd == NULL) {
-            log_error("private redis: %s", why);
-            return -1;
-        }
-        snprintf(url, sizeof url, "unix://%s", redisd_socket(w->redisd));
-        text = url;
-    }
-    const char *wrong = rds_config_parse(slice_of(text), &c);
-    if (wrong != NULL) {
-        log_error("redis.url: %s", wrong);
+    static const struct control_events events = { on_message, on_control_end };
+    if (loop_init(&w->loop) != 0 || gateway_init(&w->gw, &w->loop) != 0)
         return -1;
-    }
-    if (s->redis_timeout != 0)
-        c.deadline_ms = s->redis_timeout;
-    if (s->redis_connect_timeout != 0)
-        c.connect_ms = s->redis_connect_timeout;
-    c.resolve = w->sv.resolve;
-    w->sv.rds = rds_new(&w->loop, &c);
-    snprintf(scripts, sizeof scripts, "%s/scripts/redis", paths_home(home, sizeof home));
-    w->sv.quota = quota_new(&w->loop, w->sv.rds, scripts, s->redis_hash_tags);
-    if (w->sv.quota == NULL)
-        return -1;
-    w->watch.on_change = on_redis_change;
-    rds_watch(w->sv.rds, &w->watch);
-    w->redis_wait.cb = on_redis_wait;
-    on_redis_wait(&w->redis_wait);
+    w->gw.sv.counters = w->slot->counters;
+    w->quota_base = w->slot->quota;
+    w->quota_base.pending = 0;
+    w->gw.sv.watch.mark = &w->slot->mark;
+    w->gw.on_end = on_gateway_end;
+    w->gw.on_refused = on_refused;
+    w->control = control_new(&w->loop, control_fd, &events, w);
+    uv_prepare_init(&w->loop.uv, &w->turn);
+    w->turn.data = w;
+    uv_prepare_start(&w->turn, on_turn);
+    uv_unref((uv_handle_t *)&w->turn);
+    w->room.cb = on_room;
+    w->beat.cb = on_beat;
+    on_beat(&w->beat);
     return 0;
 }
 
-static int listen_on(struct worker *w, const struct listen_address *a, uint32_t limit, void (*begin)(struct exchange *x),
-    const char *what)
-{
-    bool v6 = strchr(a->host, ':') != NULL;
-    int port = server_listen(w->server, a->host, a->port, limit, begin);
-    if (port < 0) {
-        log_error("cannot listen on %s%s%s:%d: %s", v6 ? "[" : "", a->host, v6 ? "]" : "", a->port, uv_strerror(port));
-        return -1;
-    }
-    log_info("%s on %s%s%s:%d", what, v6 ? "[" : "", a->host, v6 ? "]" : "", port);
-    return 0;
-}
-
-static int start_server(struct worker *w)
-{
-    const struct settings *s = &w->gen->settings;
-    w->server = server_new(&w->sv, current, w);
-    for (uint32_t i = 0; i < s->nlisten; i++) {
-        if (listen_on(w, &s->listen[i], s->connections, exchange_begin, "listening") != 0)
-            return -1;
-    }
-    if (s->has_admin && listen_on(w, &s->admin, 256, admin_begin, "admin") != 0)
-        return -1;
-    return 0;
-}
-
-static void watch_signal(struct worker *w, uv_signal_t *h, int signum)
-{
-    uv_signal_init(&w->loop.uv, h);
-    h->data = w;
-    uv_signal_start(h, on_signal, signum);
-}
-
-static int start(struct worker *w, const char *config)
-{
-    struct upstream_limits none = { 0 };
-    const char *why = NULL;
-    struct buf faults;
-    buf_init(&faults);
-    w->sv.loop = &w->loop;
-    w->sv.resolve = resolve_new(&w->loop, &why);
-    if (w->sv.resolve == NULL) {
-        log_error("c-ares: %s", why);
-        return -1;
-    }
-    w->sv.upstream = upstream_new(&w->loop, w->sv.resolve, &none);
-    w->gen = generation_load(&w->sv, config, false, &faults);
-    if (w->gen == NULL) {
-        fprintf(stderr, "%.*s", (int)faults.n, faults.p);
-        buf_deinit(&faults);
-        return -1;
-    }
-    const struct settings *s = &w->gen->settings;
-    enum log_level level;
-    if (log_level_of(s->log_level, &level) == 0)
-        log_set_level(level);
-    upstream_set_limits(w->sv.upstream, &s->upstream);
-    w->sv.via = s->via;
-    w->sv.hash_tags = s->redis_hash_tags;
-    w->access_flush.run = on_access_flush;
-    w->sv.access_flush = &w->access_flush;
-    w->sv.access_log = s->access_log ? &w->access_log : NULL;
-    w->limit.cb = on_limit;
-    w->settle.cb = on_settle;
-    if (start_redis(w) != 0)
-        return -1;
-    if (generation_start(w->gen, &faults) != 0) {
-        fprintf(stderr, "%.*s", (int)faults.n, faults.p);
-        buf_deinit(&faults);
-        return -1;
-    }
-    buf_deinit(&faults);
-    return start_server(w);
-}
-
-/* A start that failed: what was made goes at once, without the courtesies of a drain. */
-static int give_up(struct worker *w)
-{
-    if (w->redisd != NULL)
-        redisd_stop(w->redisd, NULL, NULL);
-    return EXIT_START; /* the process ends; its Redis ends with it */
-}
-
-int worker_run(const char *config)
+static struct worker *worker_new(int argc, char **argv)
 {
     struct worker *w = mem_zalloc(sizeof *w);
-    signal(SIGPIPE, SIG_IGN);
-    if (loop_init(&w->loop) != 0) {
-        log_error("cannot make an event loop");
-        return EXIT_START;
+    w->gw.config = argv[0];
+    w->place = (unsigned)atoi(argv[1]);
+    w->places = (unsigned)atoi(argv[2]);
+    w->zone = zone_map(atoi(argv[5]));
+    w->gw.redis_socket = strcmp(argv[6], "-") != 0 ? argv[6] : NULL;
+    w->limit = (uint32_t)strtoul(argv[7], NULL, 10);
+    w->naddresses = (unsigned)(argc - 8) / w->places;
+    w->fds = mem_zalloc((w->naddresses * w->places + 1) * sizeof *w->fds);
+    for (unsigned i = 0; i < w->naddresses * w->places; i++) {
+        w->fds[i] = atoi(argv[8 + i]);
+        fcntl(w->fds[i], F_SETFD, FD_CLOEXEC);
     }
-    if (start(w, config) != 0)
-        return give_up(w);
-    watch_signal(w, &w->term, SIGTERM);
-    watch_signal(w, &w->interrupt, SIGINT);
-    log_info("tollgate %s is ready", TOLLGATE_VERSION);
+    w->waiting_fd = -1;
+    return w;
+}
+
+static void show_start(struct worker *w)
+{
+    w->slot->mark = 0;
+    w->slot->generation = w->slot->generations = w->slot->connections = w->slot->exchanges = 0;
+    w->slot->place = w->place;
+    w->slot->started = (uint64_t)loop_wall_ms();
+    w->slot->beat = zone_now();
+    w->slot->state = ZONE_STARTING;
+    w->slot->pid = (uint64_t)getpid();
+}
+
+int worker_main(int argc, char **argv)
+{
+    struct worker *w = argc >= 8 && atoi(argv[2]) > 0 ? worker_new(argc, argv) : NULL;
+    if (w == NULL || w->zone == NULL) {
+        log_error("worker: this command is for the gateway's own use");
+        return 2;
+    }
+    the_worker = w;
+    w->slot = zone_slot(w->zone, (unsigned)atoi(argv[3]));
+    show_start(w);
+    handle_signals();
+    if (start(w, atoi(argv[4])) != 0)
+        return 1;
     loop_run(&w->loop);
     int left = loop_deinit(&w->loop);
-    int code = w->code;
-    if (left > 0 || w->sv.leaks > 0)
-        code = EXIT_LEAK;
-    buf_deinit(&w->access_log);
+    int code = left > 0 || gateway_deinit(&w->gw) > 0 ? WORKER_LEAK : w->code;
+    zone_free(w->zone);
+    mem_free(w->listeners);
+    mem_free(w->fds);
     mem_free(w);
     return code;
 }

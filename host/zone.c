@@ -60,7 +60,7 @@ void zone_free(struct zone *z)
     mem_free(z);
 }
 
-unsigned zone_workers(const struct zone *z)
+unsigned zone_slots(const struct zone *z)
 {
     return (unsigned)z->head->n;
 }
@@ -68,6 +68,16 @@ unsigned zone_workers(const struct zone *z)
 struct zone_slot *zone_slot(struct zone *z, unsigned i)
 {
     return &z->head->slots[i];
+}
+
+const struct zone_slot *zone_at(struct zone *z, unsigned place)
+{
+    for (unsigned i = 0; i < zone_slots(z); i++) {
+        const struct zone_slot *s = zone_slot(z, i);
+        if (s->state == ZONE_SERVING && s->place == place)
+            return s;
+    }
+    return NULL;
 }
 
 uint64_t zone_now(void)

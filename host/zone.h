@@ -10,8 +10,12 @@
 #include <stdint.h>
 
 #include "counters.h"
+#include "quota.h"
 
-enum { ZONE_WORKERS = 256, ZONE_TEXT = 128 };
+enum { ZONE_WORKERS = 256, ZONE_TEXT = 128, ZONE_NO_ROUTE = 0xffff };
+
+/* What Lua a mark names: phases of requests as route.h numbers them, then these. */
+enum { MARK_TIMER = 16, MARK_INIT, MARK_STOP, MARK_LOAD };
 
 enum zone_state { ZONE_EMPTY, ZONE_STARTING, ZONE_SERVING, ZONE_DRAINING };
 
@@ -22,21 +26,30 @@ struct zone_slot {
     uint64_t generation, generations; /* current, and how many live */
     uint64_t started;            /* CLOCK_REALTIME in ms */
     uint64_t connections, exchanges, lua_bytes;
+    uint64_t place;              /* whose sockets it accepts on */
     uint64_t redis_usable;
     char redis_problem[ZONE_TEXT]; /* written before redis_usable becomes 0 */
     struct counters counters;
+    struct quota_stats quota;
 };
 
 struct zone;
 
-/* A new one for n workers over an anonymous file; its descriptor, to be inherited, in *fd. NULL where that fails. */
+/* A new one with n slots over an anonymous file; its descriptor, to be inherited, in *fd. NULL where that fails. */
 struct zone *zone_new(unsigned n, int *fd);
 /* The one behind an inherited descriptor. */
 struct zone *zone_map(int fd);
 void zone_free(struct zone *z);
-unsigned zone_workers(const struct zone *z);
+unsigned zone_slots(const struct zone *z);
+/* The slot whose worker accepts on the sockets of a place; NULL where none does now. */
+const struct zone_slot *zone_at(struct zone *z, unsigned place);
 struct zone_slot *zone_slot(struct zone *z, unsigned i);
 uint64_t zone_now(void);
+
+static inline uint64_t zone_mark_generation(uint64_t m) { return m >> 32; }
+static inline unsigned zone_mark_route(uint64_t m) { return m >> 16 & 0xffff; }
+static inline unsigned zone_mark_hook(uint64_t m) { return m >> 8 & 0xff; }
+static inline unsigned zone_mark_phase(uint64_t m) { return m >> 1 & 0x7f; }
 
 /* A mark packs generation, route, plugin (its place in the route's chain) and phase into the one word that is stored before any Lua
  * runs. */

@@ -82,6 +82,11 @@ local function normalise(config, path, dir)
     redis = redis_of(config.redis), data_dir = config.data_dir, run_dir = config.run_dir,
     plugin_path = config.plugin_path, log = config.log, via = config.via, limits = config.limits,
     timeouts = routes.milliseconds(config.timeouts),
+    workers = config.workers, watchdog = routes.milliseconds({ config.watchdog })[1], quarantine = config.quarantine,
+    reload = {
+      watch = config.reload.watch, memory = config.reload.memory,
+      drain = routes.milliseconds({ config.reload.drain })[1], check = routes.milliseconds({ config.reload.check })[1],
+    },
     upstream = {
       keepalive = upstream.keepalive, connections = upstream.connections,
       keepalive_timeout = routes.milliseconds({ upstream.keepalive_timeout })[1],

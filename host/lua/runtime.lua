@@ -38,30 +38,26 @@ function coroutine.wrap(fn)
   end
 end
 
-local function read(path)
-  local file, err = io.open(path, "rb")
-  if not file then
-    return nil, err
-  end
-  local text = file:read("*a")
-  file:close()
-  if not text then
-    return nil, path .. ": cannot be read"
-  end
-  return text
-end
+-- Reads a file; set by M.load. What is read here is what a reload looks at, and what every worker loads.
+local read
 
 local function exists(path)
-  local file = io.open(path, "rb")
-  if file then
-    file:close()
-  end
-  return file ~= nil
+  return read(path) ~= nil
+end
+
+-- As loadfile, which skips a first line that begins with #.
+local function compile(path, text)
+  return load(text:gsub("^#[^\n]*", ""), "@" .. path, "t")
 end
 
 --- Loads a plugin file; a fault names file and line.
 local function load_file(path)
-  local chunk, err = loadfile(path, "t")
+  local text, err = read(path)
+  if not text then
+    return nil, err
+  end
+  local chunk
+  chunk, err = compile(path, text)
   if not chunk then
     return nil, err
   end
@@ -131,6 +127,21 @@ local function set_paths(dirs)
   package.path = table.concat(parts, ";") .. ";" .. package.path
 end
 
+-- In the place of the searcher for Lua files, so that modules are read as plugins are.
+local function search(name)
+  local tried = {}
+  for template in package.path:gmatch("[^;]+") do
+    local path = template:gsub("%?", (name:gsub("%.", "/")))
+    local text = read(path)
+    if text then
+      local chunk, err = compile(path, text)
+      return chunk or error(("error loading module '%s' from file '%s':\n\t%s"):format(name, path, err), 0)
+    end
+    tried[#tried + 1] = "\n\tno file '" .. path .. "'"
+  end
+  return table.concat(tried)
+end
+
 -- From now on an assignment to an undeclared global is an error that names its place; `rawset(_G, …)` is the way around.
 local function seal()
   setmetatable(_G, {
@@ -143,10 +154,13 @@ end
 --- Loads the configuration and its plugins.
 -- @tparam string path of gateway.lua
 -- @tparam string shipped folder of the plugins that ship
--- @tparam function list (folder) gives the names in it
+-- @tparam table host `read(path)` gives a file's text, or nil and why; `env(name)` a string or nil; `list(folder)` the names
+-- in it
 -- @treturn table the resolved configuration, or nil
 -- @treturn string faults, one a line
-function M.load(path, shipped, list)
+function M.load(path, shipped, host)
+  read = host.read
+  package.loaders[2] = search
   local config = require "tollgate.config"
   local function text_of(faults)
     local lines = {}
@@ -155,7 +169,7 @@ function M.load(path, shipped, list)
     end
     return table.concat(lines, "\n")
   end
-  local conf, faults = config.load(path, { env = os.getenv, read = read })
+  local conf, faults = config.load(path, host)
   if not conf then
     return nil, text_of(faults)
   end
@@ -166,7 +180,7 @@ function M.load(path, shipped, list)
   dirs[#dirs + 1] = shipped
   set_paths(dirs)
   seal()
-  conf, faults = config.resolve_plugins(conf, loader(dirs, list))
+  conf, faults = config.resolve_plugins(conf, loader(dirs, host.list))
   if not conf then
     return nil, text_of(faults)
   end

@@ -42,6 +42,7 @@ local function config_text(options, dir)
   config.listen = config.listen or "127.0.0.1:0"
   config.admin = config.admin or "127.0.0.1:0"
   config.data_dir = config.data_dir or dir .. "/data"
+  config.workers = config.workers or 1
   if config.plugin_path == nil and has_plugins(options.files) then config.plugin_path = { "plugins" } end
   return "return " .. literal.format(config) .. "\n"
 end
@@ -66,7 +67,7 @@ local function wait_ready(self)
 end
 
 --- Starts a gateway and waits until it is ready.
--- @param options config: text of gateway.lua, or a table (listen, admin, data_dir and, where `files` has
+-- @param options config: text of gateway.lua, or a table (listen, admin, data_dir, workers = 1 and, where `files` has
 --   plugins/…, plugin_path are filled in; support.raw(text) puts an expression); files: name → text, written
 --   beside it; env: name → value; args: further arguments; dir: an existing directory instead of a new one; bin: another binary
 -- @return gw: .port, .admin_port, .pid, .dir, .log(), .access() and the methods below
