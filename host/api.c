@@ -90,6 +90,9 @@ void api_open(struct generation *g)
     api_open_keys(L);
     api_open_redis(L);
     api_open_json(L);
+    api_open_http(L);
+    api_open_shared(L);
+    api_open_crypto(L);
     lua_getglobal(L, "package");
     lua_getfield(L, -1, "loaded");
     lua_pushvalue(L, -3);

@@ -36,6 +36,12 @@ void api_open_llm(lua_State *L);
 void api_open_keys(lua_State *L);
 void api_open_redis(lua_State *L);
 void api_open_json(lua_State *L);
+void api_open_http(lua_State *L);
+void api_open_shared(lua_State *L);
+void api_open_crypto(lua_State *L);
+
+/* package.loaded["tollgate.process"]; for exec and test only. */
+void api_open_process(lua_State *L);
 
 /* A table as JSON text appended to out; raises on what JSON cannot hold. */
 void api_json_encode(lua_State *L, int idx, struct buf *out);

@@ -21,7 +21,7 @@ static double number_field(lua_State *L, const char *name, double fallback)
     return v;
 }
 
-/* tg.llm.options{ bytes_per_token, default_output, image_tokens, file_tokens (tokens), cap_output (boolean),
+/* tg.llm.options{ bytes_per_token, default_output, image_tokens, file_tokens, hidden_tokens (tokens), cap_output (boolean),
  * on_missing_usage = "seen" | "reserved" } → options for tg.llm.meter. */
 static int llm_options_(lua_State *L)
 {
@@ -31,6 +31,7 @@ static int llm_options_(lua_State *L)
     o.llm.default_output = (uint64_t)number_field(L, "default_output", 4096);
     o.llm.image_tokens = (uint64_t)number_field(L, "image_tokens", 1500);
     o.llm.file_tokens = (uint64_t)number_field(L, "file_tokens", 5000);
+    o.llm.hidden_tokens = (uint64_t)number_field(L, "hidden_tokens", 4096);
     lua_getfield(L, 1, "cap_output");
     o.llm.cap_output = lua_isnil(L, -1) || lua_toboolean(L, -1);
     lua_getfield(L, 1, "on_missing_usage");
@@ -80,8 +81,8 @@ static int inspect(lua_State *L, struct exchange *x, const struct options *o)
         buf_deinit(&edited);
     }
     x->metered = true;
-    x->meter = (struct meter){ x->llm->prompt_tokens, x->llm->reserve, o->llm.bytes_per_token, o->on_missing_usage };
-    if (!x->llm->output_given)
+    x->meter = meter_of(x->llm, o->llm.bytes_per_token, o->on_missing_usage);
+    if (!x->llm->output_given || x->llm->hidden)
         x->sv->counters.not_estimated++;
     lua_pushnumber(L, (lua_Number)x->llm->reserve);
     return 1;

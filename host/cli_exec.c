@@ -110,6 +110,11 @@ static int open_services(struct exec *e, const char *redis)
         return -1;
     }
     e->sv.upstream = upstream_new(&e->loop, e->sv.resolve, &limits);
+    if (shared_new(&e->sv.shared, SHARED_SIZE_MIN) != 0) {
+        fprintf(stderr, "tollgate: no memory for tg.shared\n");
+        return -1;
+    }
+    e->sv.fetch = fetch_client_new(&e->loop, e->sv.upstream);
     return redis != NULL ? open_redis(e, redis) : 0;
 }
 
@@ -124,11 +129,15 @@ static int close_services(struct exec *e)
     }
     if (e->sv.rds != NULL)
         rds_free(e->sv.rds);
+    if (e->sv.fetch != NULL)
+        fetch_client_free(e->sv.fetch);
     if (e->sv.upstream != NULL)
         upstream_free(e->sv.upstream);
     if (e->sv.resolve != NULL)
         resolve_free(e->sv.resolve);
     int left = loop_deinit(&e->loop);
+    if (e->sv.shared != NULL)
+        shared_free(e->sv.shared);
     return left > 0 || e->sv.leaks > 0;
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "log.h"
+#include "reuse.h"
 
 enum { LET_GO_NOT, LET_GO_DROP, LET_GO_KEEP };
 
@@ -44,22 +45,6 @@ void exchange_origin_await(struct exchange *x)
 }
 
 /* --- letting go --- */
-
-/* How long the origin keeps an idle connection, less a second for the way; 0 where it says nothing. A request
- * sent on a connection that the origin is closing is lost. */
-static uint64_t keep_ms(const struct exchange *x)
-{
-    struct slice v = headers_get_id(&x->res.headers, HEADER_KEEP_ALIVE);
-    for (size_t i = 0; i + 9 <= v.n; i++) {
-        if (strncasecmp(v.p + i, "timeout=", 8) != 0)
-            continue;
-        uint64_t s = 0;
-        for (i += 8; i < v.n && v.p[i] >= '0' && v.p[i] <= '9' && s < 100000; i++)
-            s = s * 10 + (uint64_t)(v.p[i] - '0');
-        return s <= 1 ? 1 : (s - 1) * 1000;
-    }
-    return 0;
-}
 
 void exchange_origin_let_go(struct exchange *x, bool reuse)
 {
@@ -243,8 +228,8 @@ void exchange_origin_start(struct exchange *x)
  * (RFC 9112, section 9.3.1). */
 static bool retry(struct exchange *x)
 {
-    bool safe = x->origin->uses > 1 && !x->retried && message_idempotent(x->req.method)
-        && x->req.framing == FRAMING_NONE && !parser_busy(x->origin->parser);
+    bool safe = !x->retried && !parser_busy(x->origin->parser)
+        && reuse_may_retry(x->origin->uses, x->req.method, x->req.framing);
     if (!safe)
         return false;
     x->retried = true;
@@ -282,7 +267,7 @@ static int on_head(void *arg)
         return 0;
     }
     x->first_byte = loop_now(x->sv->loop);
-    x->origin_keep_ms = keep_ms(x);
+    x->origin_keep_ms = reuse_keep_ms(&x->res.headers);
     x->source = SOURCE_ORIGIN;
     headers_remove_hop_by_hop(&x->res.headers);
     add_via(x, &x->res.headers, x->res.minor);

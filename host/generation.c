@@ -227,8 +227,10 @@ struct generation *generation_bare(struct services *sv, struct buf *faults)
 {
     struct generation *g = generation_new(sv, snapshot_new(), 1);
     g->settings.parse = (struct parse_limits){ .head = 16384, .url = 8192, .fields = 100 };
-    if (open_state(g, faults))
+    if (open_state(g, faults)) {
+        api_open_process(g->L);
         return g;
+    }
     generation_free(g);
     return NULL;
 }

@@ -167,6 +167,9 @@ static void read_settings(struct generation *g)
     s->data_dir = get_text(g, "data_dir");
     s->run_dir = get_text(g, "run_dir");
     s->via = get_text(g, "via");
+    enter(g, "shared");
+    s->shared_size = get_number(g, "size");
+    leave(g);
     enter(g, "log");
     s->log_level = get_text(g, "level");
     s->access_log = get_bool(g, "access");

@@ -6,13 +6,13 @@
 
 static const struct {
     struct slice name;
-    const struct llm_dialect *dialect; /* NULL: not read yet */
+    const struct llm_dialect *dialect; /* NULL: not read */
 } apis[LLM_APIS] = {
     [LLM_NONE] = { { "none", 4 }, NULL },
     [LLM_OPENAI_CHAT] = { { "openai-chat", 11 }, &llm_chat },
-    [LLM_OPENAI_RESPONSES] = { { "openai-responses", 16 }, NULL },
-    [LLM_OPENAI_EMBEDDINGS] = { { "openai-embeddings", 17 }, NULL },
-    [LLM_ANTHROPIC_MESSAGES] = { { "anthropic-messages", 18 }, NULL },
+    [LLM_OPENAI_RESPONSES] = { { "openai-responses", 16 }, &llm_responses },
+    [LLM_OPENAI_EMBEDDINGS] = { { "openai-embeddings", 17 }, &llm_embeddings },
+    [LLM_ANTHROPIC_MESSAGES] = { { "anthropic-messages", 18 }, &llm_messages },
 };
 
 const struct llm_dialect *llm_dialect_of(enum llm_api api)

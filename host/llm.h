@@ -1,7 +1,7 @@
 /* What the gateway knows of LLM APIs: which one a path belongs to, what a request may cost, the
  * edits that make its cost bounded and reported, the usage that an answer reports, and how an error
- * looks. Plain data: no loop, no I/O. What one API does is in a file of its own (llm_chat.c), behind
- * the table in llm.c. */
+ * looks. Plain data: no loop, no I/O. What one API does is in a file of its own (llm_chat.c and its
+ * like), behind the table in llm.c. */
 #ifndef TOLLGATE_LLM_H
 #define TOLLGATE_LLM_H
 
@@ -46,7 +46,9 @@ struct llm_options {
     double bytes_per_token;
     uint64_t default_output;            /* tokens, where the request names no maximum */
     uint64_t image_tokens, file_tokens; /* each */
-    bool cap_output; /* where the request names no maximum, default_output is sent as one */
+    uint64_t hidden_tokens; /* once, for input that the body only refers to: an earlier response, a
+                             * conversation, a stored prompt */
+    bool cap_output;        /* where the request names no maximum, default_output is sent as one */
 };
 
 /* Replaces the bytes [start, end) of the body. */
@@ -74,9 +76,11 @@ struct llm_request {
     enum llm_ask include_usage; /* as asked; null counts as absent */
     uint64_t prompt_tokens;     /* an estimate */
     uint64_t output_max;        /* for each choice: as given, else default_output */
-    bool output_given;
-    uint64_t n;       /* choices */
-    uint64_t reserve; /* the most it may cost: prompt_tokens + n * output_max */
+    bool output_given;          /* or the API has no output that costs */
+    bool hidden;                /* the body refers to input that it does not show */
+    bool background;            /* the origin works on behind an answer that has no usage yet */
+    uint64_t n;                 /* choices */
+    uint64_t reserve;           /* the most it may cost: prompt_tokens + n * output_max */
     bool strip_usage; /* llm_rewrite asks for a usage event that the client did not ask for */
     int edits;
     struct llm_edit edit[LLM_EDITS]; /* by place */
@@ -107,14 +111,17 @@ enum llm_body {
 /* By the fields' values; empty where a field is absent. */
 enum llm_body llm_body_of(struct slice content_type, struct slice content_encoding);
 
+/* Cached input counts as input. A report that adds up to no token at all is a placeholder and
+ * counts as none, for every answer had a prompt. */
 struct llm_usage {
-    bool known; /* the next three are as the origin reported them */
-    uint64_t input, output;
-    uint64_t total;      /* as reported, else input + output */
-    uint64_t text_bytes; /* decoded text that has been read so far, unfinished strings too */
-    bool done;           /* the terminal event or a complete JSON value has been seen */
-    bool error;          /* an error object or event has been seen */
-    bool malformed;      /* LLM_BODY_JSON: the bytes are no JSON */
+    bool known;             /* input, output and total are as the origin reported them */
+    bool input_known;       /* input is, though the answer may have broken off before the rest */
+    uint64_t input, output; /* where known is false, output is the least that it is */
+    uint64_t total;         /* as reported, else input + output */
+    uint64_t text_bytes;    /* decoded text that has been read so far, unfinished strings too */
+    bool done;              /* the terminal event or a complete JSON value has been seen */
+    bool error;             /* an error object or event has been seen */
+    bool malformed;         /* LLM_BODY_JSON: the bytes are no JSON */
 };
 
 struct llm_reader;

@@ -62,14 +62,9 @@ static int take_include_usage(struct llm_scan *s, const struct json_event *e)
 
 static int request_member(struct llm_scan *s, const struct json_event *e)
 {
-    enum llm_ask stream;
     switch (llm_path_at(&s->path, 1)) {
     case LLM_K_MODEL: return llm_take_model(s, e);
-    case LLM_K_STREAM:
-        if (llm_take_bool(s, e, "stream", &stream) != 0)
-            return 1;
-        s->out->stream = stream == LLM_TRUE;
-        return 0;
+    case LLM_K_STREAM: return llm_take_stream(s, e);
     case LLM_K_STREAM_OPTIONS: return take_stream_options(s, e);
     case LLM_K_MAX_TOKENS: return llm_take_count(s, e, "max_tokens", 0, &s->max_tokens);
     case LLM_K_MAX_COMPLETION_TOKENS:
@@ -109,13 +104,14 @@ static void count_string(struct llm_scan *s, const struct json_event *e)
 
 static int request(struct llm_scan *s, const struct json_event *e)
 {
-    bool end = e->type == JSON_OBJECT_END || e->type == JSON_ARRAY_END;
-    if (e->depth == 0 || end)
+    if (e->depth == 0 || llm_ends(e))
         return 0;
     if (e->type == JSON_KEY)
         return request_key(s, e);
     if (e->type == JSON_STRING)
         count_string(s, e);
+    else if (e->depth > 1 && is_schema(llm_path_at(&s->path, 1)))
+        s->text += llm_bytes(e);
     if (e->depth == 1)
         return request_member(s, e);
     if (e->depth == 2 && llm_path_at(&s->path, 1) == LLM_K_STREAM_OPTIONS &&
@@ -124,8 +120,8 @@ static int request(struct llm_scan *s, const struct json_event *e)
     return 0;
 }
 
-/* Asks for usage in the options that are there. Whether there are none, so that they must be put into
- * the body. */
+/* Asks for usage in the options that are there. Whether there are none, so that they must be put
+ * into the body. */
 static bool ask_for_usage(struct llm_scan *s)
 {
     struct llm_request *r = s->out;
@@ -172,22 +168,15 @@ static int request_end(struct llm_scan *s)
     return 0;
 }
 
-static void answer_number(struct llm_answer *a, const struct json_event *e, struct llm_number *out)
-{
-    if (e->type == JSON_NULL)
-        return;
-    out->given = llm_uint(e, &out->value) && out->value <= LLM_TOKENS_END;
-    a->event.bad_usage = a->event.bad_usage || !out->given;
-}
-
 static void answer_usage(struct llm_answer *a, const struct json_event *e)
 {
-    if (e->type == JSON_KEY || e->type == JSON_OBJECT_END || e->type == JSON_ARRAY_END)
+    struct llm_tally *t = &a->event.tally;
+    if (!llm_begins(e))
         return;
     switch (llm_path_at(&a->path, 2)) {
-    case LLM_K_PROMPT_TOKENS: answer_number(a, e, &a->event.input); break;
-    case LLM_K_COMPLETION_TOKENS: answer_number(a, e, &a->event.output); break;
-    case LLM_K_TOTAL_TOKENS: answer_number(a, e, &a->event.total); break;
+    case LLM_K_PROMPT_TOKENS: llm_answer_number(a, e, &t->input); break;
+    case LLM_K_COMPLETION_TOKENS: llm_answer_number(a, e, &t->output); break;
+    case LLM_K_TOTAL_TOKENS: llm_answer_number(a, e, &t->total); break;
     default: break;
     }
 }
@@ -195,7 +184,7 @@ static void answer_usage(struct llm_answer *a, const struct json_event *e)
 /* A member of the answer. The event that only reports usage has a usage object and no choices. */
 static void answer_member(struct llm_answer *a, const struct json_event *e)
 {
-    bool begin = e->type != JSON_KEY && e->type != JSON_OBJECT_END && e->type != JSON_ARRAY_END;
+    bool begin = llm_begins(e);
     switch (llm_path_at(&a->path, 1)) {
     case LLM_K_CHOICES:
         if (begin && e->type != JSON_ARRAY)
@@ -208,8 +197,8 @@ static void answer_member(struct llm_answer *a, const struct json_event *e)
         a->event.usage = a->event.usage || e->type == JSON_OBJECT;
         break;
     case LLM_K_ERROR:
-        if (begin && e->type != JSON_NULL && e->type != JSON_FALSE)
-            a->event.other = a->usage.error = true;
+        if (llm_answer_error(a, e))
+            a->event.other = true;
         break;
     default: break;
     }
@@ -248,22 +237,12 @@ static bool answer_text(const struct llm_path *p, int d)
     }
 }
 
-/* The last usage wins: vendors that send it on every chunk send it cumulated. */
+/* The last usage wins: vendors that send it on every chunk send it cumulated. Vendors' own copies
+ * of it elsewhere (x_groq.usage) are not read. */
 static void answer_end(struct llm_answer *a)
 {
-    struct llm_number in = a->event.input, out = a->event.output, total = a->event.total;
-    if (!a->event.usage || a->event.bad_usage || !((in.given && out.given) || total.given))
-        return;
-    uint64_t sum = in.value + out.value;
-    if (!total.given && sum > LLM_TOKENS_END)
-        return;
-    struct llm_usage *u = &a->usage;
-    u->known = true;
-    u->input = in.value;
-    u->output = out.value;
-    u->total = total.given ? total.value : sum;
-    if (in.given && !out.given && u->total > u->input)
-        u->output = u->total - u->input;
+    if (a->event.usage && !a->event.bad_usage)
+        llm_answer_usage(a, &a->event.tally);
 }
 
 static bool answer_extra(const struct llm_answer *a)

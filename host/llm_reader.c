@@ -1,6 +1,6 @@
 /* Reading usage out of an answer that passes by. Nothing is buffered but, where the usage event is
- * to be taken out, the bytes of one event that may be it: from its first line on, until a value shows
- * that it is an ordinary one. */
+ * to be taken out, the bytes of one event that may be it: from its first line on, until a value
+ * shows that it is an ordinary one. */
 #include "json.h"
 #include "llm_api.h"
 #include "mem.h"
@@ -110,7 +110,7 @@ struct llm_reader *llm_reader_new(enum llm_api api, enum llm_body body, bool str
     struct llm_reader *r = mem_zalloc(sizeof *r);
     r->dialect = llm_dialect_of(api);
     r->body = r->dialect != NULL || body == LLM_BODY_ENCODED ? body : LLM_BODY_OTHER;
-    r->strip = strip && r->body == LLM_BODY_STREAM;
+    r->strip = strip && r->body == LLM_BODY_STREAM && r->dialect->answer_extra != NULL;
     buf_init(&r->held);
     json_init(&r->json, on_value, r);
     sse_init(&r->sse, on_data, on_event, r);

@@ -5,7 +5,6 @@
 #include "llm_api.h"
 
 _Static_assert((int)LLM_MODEL >= (int)JSON_CAPTURE, "a captured model name must fit");
-_Static_assert(LLM_KEYS <= 64, "llm_scan.seen has a bit a key");
 
 struct pass {
     struct llm_scan scan;
@@ -43,11 +42,10 @@ int llm_refuse(struct llm_scan *s, const char *param, const char *code, const ch
 
 int llm_once(struct llm_scan *s, enum llm_key key)
 {
-    uint64_t bit = UINT64_C(1) << key;
-    if ((s->seen & bit) != 0)
+    if (s->seen[key])
         return llm_refuse(s, llm_key_name(key), "duplicate_parameter", "'%s' is given twice",
                           llm_key_name(key));
-    s->seen |= bit;
+    s->seen[key] = true;
     return 0;
 }
 
@@ -81,6 +79,15 @@ int llm_take_bool(struct llm_scan *s, const struct json_event *e, const char *pa
     return 0;
 }
 
+int llm_take_stream(struct llm_scan *s, const struct json_event *e)
+{
+    enum llm_ask stream = LLM_ABSENT;
+    if (llm_take_bool(s, e, "stream", &stream) != 0)
+        return 1;
+    s->out->stream = stream == LLM_TRUE;
+    return 0;
+}
+
 int llm_take_count(struct llm_scan *s, const struct json_event *e, const char *param,
                    uint64_t least, struct llm_number *out)
 {
@@ -110,15 +117,27 @@ static uint64_t multiply(uint64_t a, uint64_t b)
     return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;
 }
 
+void llm_count_part(struct llm_scan *s, const struct llm_part *part)
+{
+    if (part->plain)
+        s->text += part->bytes;
+    else if (part->attached && part->image)
+        s->images++;
+    else if (part->attached)
+        s->files++;
+}
+
 int llm_estimate(struct llm_scan *s, const struct llm_number *given, const char *param)
 {
     const struct llm_options *o = s->options;
     struct llm_request *r = s->out;
+    if (r->hidden)
+        s->tokens = add(s->tokens, o->hidden_tokens);
     r->n = s->n.given ? s->n.value : 1;
     r->output_given = given->given;
     r->output_max = given->given ? given->value : o->default_output;
     r->prompt_tokens =
-        add(llm_tokens(s->text, o->bytes_per_token),
+        add(add(llm_tokens(s->text, o->bytes_per_token), s->tokens),
             add(multiply(s->images, o->image_tokens), multiply(s->files, o->file_tokens)));
     r->reserve = add(r->prompt_tokens, multiply(r->n, r->output_max));
     if (r->reserve >= LLM_TOKENS_END)
@@ -142,6 +161,18 @@ void llm_add_edit(struct llm_request *r, size_t start, size_t end, const char *f
     va_end(ap);
     edit->start = start;
     edit->end = end;
+}
+
+void llm_cap_output(struct llm_scan *s, const struct llm_number *given, const char *param)
+{
+    unsigned long long output = s->out->output_max;
+    if (!s->options->cap_output || given->given)
+        return;
+    if (given->null_end > 0)
+        llm_add_edit(s->out, given->null_start, given->null_end, "%llu", output);
+    else
+        llm_add_edit(s->out, s->members, s->members, "\"%s\":%llu%s", param, output,
+                     s->has_members ? "," : "");
 }
 
 static int on_value(void *arg, const struct json_event *e)

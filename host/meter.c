@@ -1,6 +1,13 @@
 /* See meter.h. */
 #include "meter.h"
 
+struct meter meter_of(const struct llm_request *r, double bytes_per_token,
+                      enum meter_policy on_missing_usage)
+{
+    enum meter_policy policy = r->background ? METER_RESERVED : on_missing_usage;
+    return (struct meter){ r->prompt_tokens, r->reserve, bytes_per_token, policy };
+}
+
 static enum meter_cause cause_of(const struct llm_usage *usage, const struct meter_facts *facts)
 {
     if (usage != NULL && usage->known)
@@ -23,13 +30,17 @@ static enum meter_cause cause_of(const struct llm_usage *usage, const struct met
 
 static uint64_t missing(const struct meter *m, const struct llm_usage *usage, enum llm_body body)
 {
+    uint64_t output = m->reserve > m->prompt_tokens ? m->reserve - m->prompt_tokens : 0;
+    uint64_t input = m->reserve - output, text = 0;
+    if (usage != NULL) {
+        input = usage->input_known ? usage->input : input;
+        text = llm_tokens(usage->text_bytes, m->bytes_per_token);
+        text = usage->output > text ? usage->output : text;
+    }
+    uint64_t seen = input + (text < output ? text : output);
     /* The text of an encoded answer cannot be counted, so the largest answer is assumed. */
-    if (m->on_missing_usage == METER_RESERVED || body == LLM_BODY_ENCODED)
-        return m->reserve;
-    uint64_t text = usage == NULL ? 0 : llm_tokens(usage->text_bytes, m->bytes_per_token);
-    if (m->prompt_tokens >= m->reserve || text > m->reserve - m->prompt_tokens)
-        return m->reserve;
-    return m->prompt_tokens + text;
+    bool whole = m->on_missing_usage == METER_RESERVED || body == LLM_BODY_ENCODED;
+    return whole && seen < m->reserve ? m->reserve : seen;
 }
 
 struct meter_charge meter_charge(const struct meter *m, const struct llm_usage *usage,

@@ -9,8 +9,9 @@
 #include "llm.h"
 
 enum meter_policy {
-    METER_SEEN, /* the prompt's estimate and the text that was relayed, at most the reservation */
-    METER_RESERVED /* the whole reservation */
+    METER_SEEN,    /* the prompt, as the origin reported it or else as estimated, and the text that
+                    * was relayed, at most what was reserved for it */
+    METER_RESERVED /* the whole reservation, and never less than METER_SEEN */
 };
 
 /* Why a request is charged what it is. From METER_CLIENT_GONE on, usage is missing and the policy
@@ -49,6 +50,10 @@ struct meter_charge {
     enum meter_cause cause;
 };
 
+/* A background request goes on behind its answer, where nobody reads what it uses: so it is charged
+ * as reserved, whatever the policy, where its answer has no usage. */
+struct meter meter_of(const struct llm_request *r, double bytes_per_token,
+                      enum meter_policy on_missing_usage);
 /* usage is NULL where no answer was read. */
 struct meter_charge meter_charge(const struct meter *m, const struct llm_usage *usage,
                                  const struct meter_facts *facts);

@@ -5,10 +5,12 @@
 #include <stdbool.h>
 
 #include "counters.h"
+#include "fetch.h"
 #include "loop.h"
 #include "quota.h"
 #include "rds.h"
 #include "resolve.h"
+<<<<<<< HEAD
 #include "task.h"
 #include "upstream.h"
 
@@ -18,17 +20,26 @@ struct quarantine {
     bool fail;            /* its routes answer 503; else its hooks are left out */
     char plugin[];
 };
+=======
+#include "shared.h"
+#include "upstream.h"
+
+struct exchange;
+>>>>>>> main
 
 struct services {
     struct loop *loop;
     struct resolve *resolve;
     struct upstream *upstream;
+    struct fetch_client *fetch; /* what plugins fetch by, over upstream */
     struct rds *rds;      /* NULL in tools that have no Redis */
     struct quota *quota;  /* NULL likewise */
+    struct shared *shared; /* NULL while a configuration loads, and in tools that have none */
     struct buf *access_log; /* lines of this turn; NULL where switched off */
     struct deferred *access_flush;
     struct counters counters;
     uint32_t exchanges;   /* alive */
+    struct exchange *logging; /* those whose log phase waits */
     uint32_t leaks;       /* found so far */
     bool draining;        /* answers say that their connection ends */
     bool hash_tags;

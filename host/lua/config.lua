@@ -15,6 +15,7 @@ local M = {}
 
 local MASK = "***"
 local SHORT = 4 -- bytes; a shorter value of env is masked only where it is the whole string
+local CUT = 80  -- bytes; no message repeats more of a value
 
 local function holds_secret(secrets, text)
   for _, secret in ipairs(secrets) do
@@ -31,13 +32,33 @@ local function masked(secrets, value)
   return out
 end
 
+local function replace(text, literal, by)
+  local parts, at = {}, 1
+  local from, to = text:find(literal, 1, true)
+  while from do
+    parts[#parts + 1] = text:sub(at, from - 1) .. by
+    at = to + 1
+    from, to = text:find(literal, at, true)
+  end
+  return table.concat(parts) .. text:sub(at)
+end
+
+-- Messages repeat values as they are, quoted, or cut short behind some bytes of the secret.
+local function masked_text(secret, text)
+  local quoted = schema.render(secret):sub(2, -2)
+  text = replace(replace(text, secret, MASK), quoted, MASK)
+  for n = math.min(#quoted - 1, CUT), SHORT, -1 do
+    text = replace(text, quoted:sub(1, n) .. "...", MASK .. "...")
+  end
+  return text
+end
+
 local function masked_faults(secrets, faults)
   for _, fault in ipairs(faults) do
     for _, secret in ipairs(secrets) do
       if #secret >= SHORT then
-        local literal = secret:gsub("%p", "%%%0")
-        fault.message = fault.message:gsub(literal, MASK)
-        fault.path = fault.path:gsub(literal, MASK)
+        fault.message = masked_text(secret, fault.message)
+        fault.path = masked_text(secret, fault.path)
       end
     end
   end
@@ -81,6 +102,7 @@ local function normalise(config, path, dir)
     listen = addresses(config.listen), admin = config.admin and values.address(config.admin),
     redis = redis_of(config.redis), data_dir = config.data_dir, run_dir = config.run_dir,
     plugin_path = config.plugin_path, log = config.log, via = config.via, limits = config.limits,
+    shared = config.shared,
     timeouts = routes.milliseconds(config.timeouts),
     workers = config.workers, watchdog = routes.milliseconds({ config.watchdog })[1], quarantine = config.quarantine,
     reload = {

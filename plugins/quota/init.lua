@@ -9,7 +9,9 @@ local tg = require "tollgate"
 local limits_of = require "quota.limits"
 local refusal = require "quota.refusal"
 
-local COUNTED = { ["openai-chat"] = true } -- APIs whose tokens are counted
+-- APIs whose tokens are counted
+local COUNTED = { ["openai-chat"] = true, ["openai-responses"] = true, ["openai-embeddings"] = true,
+  ["anthropic-messages"] = true }
 
 local function tokens(default, doc)
   return { type = "integer", min = 0, max = 2 ^ 53 - 1, default = default, doc = doc }
@@ -28,6 +30,8 @@ schema.bytes_per_token = { type = "number", min = 0.1, max = 1000, default = 3,
 schema.default_output = tokens(4096, "tokens reserved for an answer to a request that names no maximum")
 schema.image_tokens = tokens(1500, "tokens an image in a prompt counts as")
 schema.file_tokens = tokens(5000, "tokens a file in a prompt counts as")
+schema.hidden_tokens = tokens(4096,
+  "tokens that input counts as which a request only refers to (an earlier response, a conversation, a stored prompt)")
 schema.cap_output = { type = "boolean", default = true,
   doc = "send default_output as the maximum where the request names none and a budget applies" }
 schema.on_missing_usage = { type = "string", one_of = { "seen", "reserved" }, default = "seen",
@@ -46,7 +50,8 @@ function M.check(conf, path) return limits_of.check(conf, path) end
 local function meter_options(conf, cap_output)
   return tg.llm.options {
     bytes_per_token = conf.bytes_per_token, default_output = conf.default_output, image_tokens = conf.image_tokens,
-    file_tokens = conf.file_tokens, cap_output = cap_output, on_missing_usage = conf.on_missing_usage,
+    file_tokens = conf.file_tokens, hidden_tokens = conf.hidden_tokens, cap_output = cap_output,
+    on_missing_usage = conf.on_missing_usage,
   }
 end
 

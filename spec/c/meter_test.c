@@ -119,6 +119,41 @@ static void never_sees_more_than_was_reserved(void **state)
     expect(&small, NULL, (struct meter_facts){ .reached_origin = true }, 50, METER_CUT_OFF);
 }
 
+/* A stream that broke off had told what its prompt was, and at times some of its output. */
+static void believes_what_was_reported_before_the_end(void **state)
+{
+    (void)state;
+    struct llm_usage u = { .input_known = true, .input = 40, .text_bytes = 31 };
+    struct meter_facts gone = { true, 200, false, true, LLM_BODY_STREAM };
+    expect(&seen, &u, gone, 40 + 11, METER_CLIENT_GONE);
+    expect(&reserved, &u, gone, 1000, METER_CLIENT_GONE);
+    u.output = 50;
+    expect(&seen, &u, gone, 40 + 50, METER_CLIENT_GONE);
+    u.output = 5;
+    expect(&seen, &u, gone, 40 + 11, METER_CLIENT_GONE);
+    /* an input above its estimate leaves the output its room */
+    u.input = 5000;
+    expect(&seen, &u, gone, 5000 + 11, METER_CLIENT_GONE);
+    expect(&reserved, &u, gone, 5000 + 11, METER_CLIENT_GONE);
+    u.text_bytes = UINT64_MAX;
+    expect(&seen, &u, gone, 5000 + 900, METER_CLIENT_GONE);
+}
+
+static void reserves_for_what_goes_on_in_the_background(void **state)
+{
+    (void)state;
+    struct llm_request r = { .prompt_tokens = 100, .reserve = 1000 };
+    struct llm_usage u = { .text_bytes = 31, .done = true };
+    struct meter m = meter_of(&r, 3, METER_SEEN);
+    expect(&m, &u, good, 111, METER_NO_USAGE);
+    r.background = true;
+    m = meter_of(&r, 3, METER_SEEN);
+    expect(&m, &u, good, 1000, METER_NO_USAGE);
+    u.known = true;
+    u.total = 12;
+    expect(&m, &u, good, 12, METER_USAGE);
+}
+
 static void names_its_policies_and_causes(void **state)
 {
     (void)state;
@@ -142,6 +177,8 @@ int main(void)
         cmocka_unit_test(charges_missing_usage_by_the_policy),
         cmocka_unit_test(cannot_see_into_an_encoded_answer),
         cmocka_unit_test(never_sees_more_than_was_reserved),
+        cmocka_unit_test(believes_what_was_reported_before_the_end),
+        cmocka_unit_test(reserves_for_what_goes_on_in_the_background),
         cmocka_unit_test(names_its_policies_and_causes),
     };
     return cmocka_run_group_tests_name("meter", tests, NULL, NULL);

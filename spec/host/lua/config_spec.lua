@@ -159,6 +159,7 @@ describe("keys of the gateway", function()
     assert.same({ head = 16384, url = 8192, fields = 100, body = 10485760, connections = 10000, pipelined = 65536 },
       out.limits)
     assert.same({ keepalive = 64, keepalive_timeout = 60000, connections = 1024 }, out.upstream)
+    assert.same({ size = 16777216 }, out.shared)
     assert.equal("tollgate", out.via)
   end)
 
@@ -191,6 +192,13 @@ describe("keys of the gateway", function()
       top_faults 'listen = "127.0.0.1:80", admin = "127.0.0.1:80"')
     assert.same({ "listen[2]: is the same address as listen[1]" }, top_faults 'listen = { "1.1.1.1:1", "1.1.1.1:1" }')
     assert.same({}, top_faults 'listen = "127.0.0.1:0", admin = "127.0.0.1:0"')
+  end)
+
+  it("take the size of the shared dictionary", function()
+    assert.equal(2 ^ 20, loaded(with_top 'shared = { size = "1m" }').shared.size)
+    assert.equal(2 ^ 34, loaded(with_top 'shared = { size = "16g" }').shared.size)
+    assert.same({ "shared.size: must be at least 1048576 bytes" }, top_faults 'shared = { size = 1048575 }')
+    assert.same({ "shared.size: must be at most 17179869184 bytes" }, top_faults 'shared = { size = "17g" }')
   end)
 
   it("take Redis as a URL or a table", function()
