@@ -8,6 +8,7 @@
 #include "cli_args.h"
 #include "generation.h"
 #include "json.h"
+#include "key_record.h"
 #include "keystore.h"
 #include "master.h"
 
@@ -61,6 +62,7 @@ static const struct key_option key_options[] = {
     { "--monthly-tokens", "monthly_tokens", true }, { "--concurrency", "concurrency", true },
 };
 
+/* Why a key is refused; 2. */
 static int key_fault(const char *what, const char *which)
 {
     fprintf(stderr, "tollgate key new: %s %s\n", what, which);
@@ -93,16 +95,41 @@ static int key_members(int argc, char **argv, const char **id, struct buf *recor
             return key_fault("unknown option", argv[i]);
         } else if (o->number) {
             char *rest;
-            double v = strtod(value.p, &rest);
-            if (*rest != '\0' || rest == value.p || !(v >= 0))
+            strtod(value.p, &rest);
+            if (*rest != '\0' || rest == value.p)
                 return key_fault("not a number:", argv[i + 1]);
-            buf_printf(record, ",\"%s\":%.17g", o->member, v);
+            buf_printf(record, ",\"%s\":%s", o->member, value.p);
         } else {
             buf_printf(record, ",\"%s\":", o->member);
             json_quote(record, value);
         }
     }
     return 0;
+}
+
+/* Appends the record to `line`. 0, or the exit code where keys.jsonl would not take it. */
+static int key_record(const char *id, const char *digest, const struct buf *members, const struct buf *routes, struct buf *line)
+{
+    struct key_record r;
+    struct arena arena;
+    struct buf fault;
+    buf_add_text(line, "{\"id\":");
+    json_quote(line, slice_of(id));
+    buf_printf(line, ",\"secret_sha256\":\"%s\"", digest);
+    buf_add(line, members->p, members->n);
+    if (routes->n > 0)
+        buf_printf(line, ",\"routes\":[%.*s]", (int)routes->n, routes->p);
+    buf_add_text(line, "}");
+    arena_init(&arena);
+    buf_init(&fault);
+    int code = 0;
+    if (key_record_parse(&r, &arena, buf_slice(line), &fault) != 0) {
+        buf_add(&fault, "", 1);
+        code = key_fault("no such record:", fault.p);
+    }
+    buf_deinit(&fault);
+    arena_deinit(&arena);
+    return code;
 }
 
 static int key_print(const char *id, const struct buf *members, const struct buf *routes)
@@ -115,19 +142,16 @@ static int key_print(const char *id, const struct buf *members, const struct buf
     }
     keystore_digest_hex(slice_of(secret), digest);
     buf_init(&line);
-    buf_add_text(&line, "{\"id\":");
-    json_quote(&line, slice_of(id));
-    buf_printf(&line, ",\"secret_sha256\":\"%s\"", digest);
-    buf_add(&line, members->p, members->n);
-    if (routes->n > 0)
-        buf_printf(&line, ",\"routes\":[%.*s]", (int)routes->n, routes->p);
-    fprintf(stderr, "The secret, shown only now:\n");
-    printf("%s\n", secret);
-    fflush(stdout);
-    fprintf(stderr, "The record to add to keys.jsonl:\n");
-    printf("%.*s}\n", (int)line.n, line.p);
+    int code = key_record(id, digest, members, routes, &line);
+    if (code == 0) {
+        fprintf(stderr, "The secret, shown only now:\n");
+        printf("%s\n", secret);
+        fflush(stdout);
+        fprintf(stderr, "The record to add to keys.jsonl:\n");
+        printf("%.*s\n", (int)line.n, line.p);
+    }
     buf_deinit(&line);
-    return 0;
+    return code;
 }
 
 int cli_key(int argc, char **argv)

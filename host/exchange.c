@@ -88,15 +88,24 @@ void exchange_forget(struct exchange *x)
     exchange_free(x);
 }
 
+/* Of a target that was not read to its end: for the log, and for the shape of the error. */
+static struct slice path_of(struct slice target)
+{
+    const char *query = target.n > 0 ? memchr(target.p, '?', target.n) : NULL;
+    if (target.n == 0 || target.p[0] != '/')
+        return SLICE("-");
+    return (struct slice){ target.p, query != NULL ? (size_t)(query - target.p) : target.n };
+}
+
 void exchange_reject(struct exchange *x, int status, const char *message)
 {
     x->sv->counters.requests++;
     x->req.keep_alive = false;
     x->body_done = true;
-    if (x->req.method.p == NULL)
+    if (x->req.method.n == 0)
         x->req.method = SLICE("-");
     if (x->req.path.p == NULL)
-        x->req.path = SLICE("-");
+        x->req.path = path_of(x->req.target);
     exchange_error(x, status, NULL, message);
 }
 

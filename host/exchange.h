@@ -78,7 +78,7 @@ struct exchange {
     int64_t begun_wall;            /* ms since the epoch */
     size_t prefix;                 /* of the path, for strip_prefix */
     struct timer timer;
-    struct exchange *next, **link; /* of all in this worker */
+    struct exchange *next, **link; /* of those in this worker whose log phase waits; link is NULL elsewhere */
 
     /* the request's body */
     struct buf body;               /* what has come and not gone to the origin; all of it once `whole` */
@@ -94,6 +94,7 @@ struct exchange {
     uint32_t hook;
     bool response_hooks_ran;
     struct buf edited;             /* what the last body hook returned */
+    const struct hook *answerer;   /* whose function makes the answer */
 
     /* the origin */
     struct upstream_wait *origin_wait;
@@ -203,6 +204,8 @@ void exchange_phase_done(struct exchange *x);     /* exchange.c */
 bool exchange_body_hooks(struct exchange *x, struct slice piece, bool last, void (*emit)(void *, struct slice));
 void exchange_produce(struct exchange *x);        /* SOURCE_FUNCTION: the next pieces */
 void exchange_drop_tasks(struct exchange *x);
+/* Gives up the log phases that wait still: the process ends. Returns how many. */
+uint32_t exchange_end_logs(struct services *sv);
 
 /* --- accounting (exchange_log.c) --- */
 

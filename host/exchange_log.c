@@ -71,11 +71,12 @@ static void put_times(struct buf *out, const struct exchange *x)
 static void put_tokens(struct buf *out, const struct exchange *x)
 {
     const struct llm_usage *u = x->reader != NULL ? llm_reader_usage(x->reader) : NULL;
+    bool reserved = x->has_verdict && x->verdict.verdict == QUOTA_ADMITTED && x->limits.has_budget;
     if (!x->metered)
         return;
     put_text(out, "model", x->llm->model);
     buf_printf(out, ",\"stream\":%s,\"tokens\":{\"prompt_estimate\":%" PRIu64 ",\"reserved\":%" PRIu64 ",\"used\":%" PRIu64,
-        x->llm->stream ? "true" : "false", x->llm->prompt_tokens, x->has_verdict ? x->meter.reserve : 0, x->used);
+        x->llm->stream ? "true" : "false", x->llm->prompt_tokens, reserved ? x->meter.reserve : 0, x->used);
     if (u != NULL && u->known)
         buf_printf(out, ",\"input\":%" PRIu64 ",\"output\":%" PRIu64, u->input, u->output);
     if (x->missing_usage != NULL)

@@ -1,5 +1,6 @@
 /* See exchange.h: the phases of plugins. All hooks of access, response and a plugin's own answer run in one coroutine; body
  * hooks, which may not wait, and log hooks, which outlive the client, each in one of their own. */
+#include <stdio.h>
 #include <string.h>
 
 #include "api.h"
@@ -26,9 +27,41 @@ static struct task *request_task(struct exchange *x)
     return t;
 }
 
+/* --- log phases outlive their client; at the process's end they are given up --- */
+
+static void enlist(struct exchange *x)
+{
+    if (x->link != NULL)
+        return;
+    x->next = x->sv->logging;
+    x->link = &x->sv->logging;
+    if (x->next != NULL)
+        x->next->link = &x->next;
+    x->sv->logging = x;
+}
+
+static void delist(struct exchange *x)
+{
+    if (x->link == NULL)
+        return;
+    *x->link = x->next;
+    if (x->next != NULL)
+        x->next->link = x->link;
+    x->link = NULL;
+}
+
+uint32_t exchange_end_logs(struct services *sv)
+{
+    uint32_t n = 0;
+    for (; sv->logging != NULL; n++)
+        exchange_phase_done(sv->logging);
+    return n;
+}
+
 void exchange_drop_tasks(struct exchange *x)
 {
     struct task **all[3] = { &x->task, &x->body_task, &x->log_task };
+    delist(x);
     for (int i = 0; i < 3; i++) {
         if (*all[i] != NULL)
             task_free(*all[i]);
@@ -40,6 +73,18 @@ static void report(struct exchange *x, const struct hook *h, enum phase phase, c
 {
     x->sv->counters.plugin_errors++;
     log_write(LOG_ERROR, x->id, "plugin %s, phase %s, route %s: %s", h->plugin, phase_names[phase], x->route->name, error);
+}
+
+/* A mistake that no error of Lua's shows: names the function that made it. */
+static void report_misuse(struct exchange *x, const struct hook *h, enum phase phase, const char *what)
+{
+    lua_State *L = x->gen->L;
+    lua_Debug ar;
+    char text[512];
+    lua_rawgeti(L, LUA_REGISTRYINDEX, h->fn);
+    lua_getinfo(L, ">S", &ar);
+    snprintf(text, sizeof text, "%s:%d: %s", ar.short_src, ar.linedefined, what);
+    report(x, h, phase, text);
 }
 
 /* Lets go of a coroutine that failed. Returns true where the phase goes on without this hook. */
@@ -63,6 +108,12 @@ static void take_body(struct exchange *x, lua_State *co, int idx)
     size_t n;
     x->source = SOURCE_BYTES;
     switch (lua_type(co, idx)) {
+    case LUA_TNUMBER:
+    case LUA_TSTRING: {
+        const char *text = lua_tolstring(co, idx, &n);
+        x->answer = arena_dup(&x->arena, (struct slice){ text, n });
+        break;
+    }
     case LUA_TFUNCTION:
         lua_pushvalue(co, idx);
         x->producer_ref = generation_ref(x->gen, co);
@@ -80,10 +131,8 @@ static void take_body(struct exchange *x, lua_State *co, int idx)
     case LUA_TNONE:
         x->answer = (struct slice){ "", 0 };
         break;
-    default: {
-        const char *text = luaL_checklstring(co, idx, &n);
-        x->answer = arena_dup(&x->arena, (struct slice){ text, n });
-    }
+    default:
+        luaL_error(co, "access returned a %s for a body; it must be a string, a table, a function or nil", luaL_typename(co, idx));
     }
 }
 
@@ -91,33 +140,42 @@ static void take_body(struct exchange *x, lua_State *co, int idx)
 static int take_answer(lua_State *co)
 {
     struct exchange *x = lua_touserdata(co, 1);
-    lua_Number status = luaL_checknumber(co, 2);
-    if (status < 200 || status > 599 || status != (int)status)
+    if (lua_type(co, 2) != LUA_TNUMBER)
+        return luaL_error(co, "access returned a %s first; it must be a status, or nil to go on", luaL_typename(co, 2));
+    lua_Number status = lua_tonumber(co, 2);
+    if (!(status >= 200 && status <= 599 && status == (int)status))
         return luaL_error(co, "access returned the status %f; it must be an integer from 200 to 599", status);
     x->res = (struct response){ .status = (int)status, .minor = 1 };
     headers_init(&x->res.headers, &x->arena);
     if (!lua_isnoneornil(co, 4)) {
-        luaL_checktype(co, 4, LUA_TTABLE);
+        if (!lua_istable(co, 4))
+            return luaL_error(co, "access returned a %s for headers; it must be a table", luaL_typename(co, 4));
         api_headers_from_table(co, 4, &x->res.headers);
     }
     take_body(x, co, 3);
     return 0;
 }
 
-static void answer_from(struct exchange *x, const struct hook *h, lua_State *co)
+/* Returns true where the phase goes on as if the hook had returned nothing. */
+static bool answer_from(struct exchange *x, const struct hook *h, lua_State *co)
 {
+    x->answerer = h;
     lua_settop(co, 3);
     lua_pushcfunction(co, take_answer);
     lua_insert(co, 1);
     lua_pushlightuserdata(co, x);
     lua_insert(co, 2);
     if (lua_pcall(co, 4, 0, 0) != 0) {
-        report(x, h, PHASE_ACCESS, lua_tostring(co, -1));
+        report_misuse(x, h, PHASE_ACCESS, lua_tostring(co, -1));
         lua_settop(co, 0);
-        exchange_error(x, 500, "plugin_error", "A plugin of the gateway failed.");
-        return;
+        x->res.status = 0;
+        x->source = SOURCE_NONE;
+        if (!h->skip_on_error)
+            exchange_error(x, 500, "plugin_error", "A plugin of the gateway failed.");
+        return h->skip_on_error;
     }
     exchange_answer(x);
+    return false;
 }
 
 /* --- running --- */
@@ -129,10 +187,8 @@ static bool hook_done(struct exchange *x, enum task_outcome outcome)
     if (outcome == TASK_ERROR)
         return hook_failed(x, h);
     lua_State *co = task_lua(*task_slot(x));
-    if (x->phase == PHASE_ACCESS && lua_gettop(co) > 0 && !lua_isnil(co, 1)) {
-        answer_from(x, h, co);
-        return false;
-    }
+    if (x->phase == PHASE_ACCESS && lua_gettop(co) > 0 && !lua_isnil(co, 1))
+        return answer_from(x, h, co);
     lua_settop(co, 0);
     return true;
 }
@@ -167,6 +223,8 @@ static void run_hooks(struct exchange *x)
         lua_rawgeti(co, LUA_REGISTRYINDEX, h->conf);
         api_ctx_push(co, x);
         enum task_outcome outcome = task_call(*slot, 2);
+        if (outcome == TASK_WAITS && x->phase == PHASE_LOG)
+            enlist(x);
         if (outcome == TASK_WAITS || !hook_done(x, outcome))
             return;
     }
@@ -182,9 +240,8 @@ void exchange_phase_run(struct exchange *x, enum phase phase)
 
 /* --- body --- */
 
-static bool body_failed(struct exchange *x, const struct hook *h, const char *error)
+static bool body_failed(struct exchange *x, const struct hook *h)
 {
-    report(x, h, PHASE_BODY, error);
     task_free(x->body_task);
     x->body_task = NULL;
     if (h->skip_on_error)
@@ -209,9 +266,11 @@ static bool body_hook(struct exchange *x, const struct hook *h, struct slice *pi
     lua_pushboolean(co, last);
     switch (task_call(x->body_task, 4)) {
     case TASK_WAITS:
-        return body_failed(x, h, "the body phase must not wait");
+        report_misuse(x, h, PHASE_BODY, "the body phase must not wait");
+        return body_failed(x, h);
     case TASK_ERROR:
-        return body_failed(x, h, task_error(x->body_task));
+        report(x, h, PHASE_BODY, task_error(x->body_task));
+        return body_failed(x, h);
     default:
         break;
     }
@@ -220,7 +279,8 @@ static bool body_hook(struct exchange *x, const struct hook *h, struct slice *pi
         const char *text = lua_tolstring(co, 1, &n);
         if (text == NULL) {
             lua_settop(co, 0);
-            return body_failed(x, h, "the body phase must return a string or nil");
+            report_misuse(x, h, PHASE_BODY, "the body phase must return a string or nil");
+            return body_failed(x, h);
         }
         buf_clear(&x->edited);
         buf_add(&x->edited, text, n);
@@ -248,8 +308,7 @@ static bool produced(struct exchange *x, enum task_outcome outcome)
 {
     x->producing = false;
     if (outcome == TASK_ERROR) {
-        const struct hook *h = &x->route->hooks[PHASE_ACCESS].v[0];
-        report(x, h, PHASE_ACCESS, task_error(x->task));
+        report(x, x->answerer, PHASE_ACCESS, task_error(x->task));
         exchange_finish(x, ENDED_PLUGIN_ERROR);
         return false;
     }
@@ -262,7 +321,7 @@ static bool produced(struct exchange *x, enum task_outcome outcome)
         if (proper) {
             exchange_relay_end(x);
         } else {
-            log_write(LOG_ERROR, x->id, "route %s: a plugin's body function returned neither a string nor nil", x->route->name);
+            report_misuse(x, x->answerer, PHASE_ACCESS, "the function that this returned as a body returned neither a string nor nil");
             exchange_finish(x, ENDED_PLUGIN_ERROR);
         }
         return false;

@@ -2,36 +2,15 @@
  * everything is closed in the reverse order of the start. */
 #include "gateway.h"
 
-#include <errno.h>
 #include <stddef.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "log.h"
 #include "mem.h"
 
-enum { SETTLE_MS = 3000, SETTLE_STEP_MS = 10, ACCESS_LOG_MAX = 1 << 20 };
+enum { SETTLE_MS = 3000, SETTLE_LAST_MS = 500, SETTLE_STEP_MS = 10 };
 
 #define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
-
-/* --- the access log --- */
-
-static void on_access_flush(struct deferred *d)
-{
-    struct gateway *gw = CONTAINER(d, struct gateway, access_flush);
-    size_t at = 0;
-    while (at < gw->access_log.n) {
-        ssize_t n = write(STDOUT_FILENO, gw->access_log.p + at, gw->access_log.n - at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            break; /* nobody reads it any more, or it does not take it now: dropped rather than waited for */
-        at += (size_t)n;
-    }
-    buf_clear(&gw->access_log);
-    if (gw->access_log.cap > ACCESS_LOG_MAX)
-        buf_deinit(&gw->access_log);
-}
 
 /* --- generations --- */
 
@@ -49,7 +28,7 @@ static void apply_settings(struct gateway *gw)
     upstream_set_limits(gw->sv.upstream, &s->upstream);
     gw->sv.via = s->via;
     gw->sv.hash_tags = s->redis_hash_tags;
-    gw->sv.access_log = s->access_log ? &gw->access_log : NULL;
+    gw->sv.access_log = s->access_log ? &gw->access_log.lines : NULL;
 }
 
 /* The oldest that is neither current nor being loaded. */
@@ -170,6 +149,7 @@ static void close_all(struct gateway *gw)
         server_free(gw->server);
     if (gw->current != NULL)
         generation_release(gw->current);
+    fetch_client_free(gw->sv.fetch);
     upstream_free(gw->sv.upstream);
     resolve_free(gw->sv.resolve);
     gateway_quarantine_lift(gw);
@@ -177,6 +157,7 @@ static void close_all(struct gateway *gw)
     timer_deinit(gw->loop, &gw->settle);
     timer_deinit(gw->loop, &gw->redis_wait);
     timer_deinit(gw->loop, &gw->oldest);
+    access_log_deinit(&gw->access_log);
     gw->on_end(gw);
 }
 
@@ -189,6 +170,16 @@ static void on_settle(struct timer *t)
         timer_set(gw->loop, t, SETTLE_STEP_MS);
         return;
     }
+    if (gw->sv.exchanges > 0 && !gw->fetches_cut) { /* log phases that wait for an answer get an error, and a moment to end */
+        gw->fetches_cut = true;
+        gw->settle_until = loop_now(gw->loop) + SETTLE_LAST_MS;
+        timer_set(gw->loop, t, SETTLE_STEP_MS);
+        fetch_client_stop(gw->sv.fetch);
+        return;
+    }
+    uint32_t waiting = exchange_end_logs(&gw->sv);
+    if (waiting > 0)
+        log_warn("stopping: %u log phases of plugins did not end in time and were given up", waiting);
     if (gw->sv.exchanges > 0)
         log_error("leak: %u exchanges have not ended", gw->sv.exchanges);
     gw->sv.leaks += gw->sv.exchanges;
@@ -241,8 +232,9 @@ int gateway_init(struct gateway *gw, struct loop *l)
         return -1;
     }
     gw->sv.upstream = upstream_new(l, gw->sv.resolve, &none);
-    gw->access_flush.run = on_access_flush;
-    gw->sv.access_flush = &gw->access_flush;
+    gw->sv.fetch = fetch_client_new(l, gw->sv.upstream);
+    access_log_init(&gw->access_log, l);
+    gw->sv.access_flush = &gw->access_log.flush;
     gw->limit.cb = on_limit;
     gw->settle.cb = on_settle;
     gw->oldest.cb = on_oldest;
@@ -251,6 +243,5 @@ int gateway_init(struct gateway *gw, struct loop *l)
 
 unsigned gateway_deinit(struct gateway *gw)
 {
-    buf_deinit(&gw->access_log);
     return gw->sv.leaks;
 }

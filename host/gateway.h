@@ -3,6 +3,7 @@
 #ifndef TOLLGATE_GATEWAY_H
 #define TOLLGATE_GATEWAY_H
 
+#include "access_log.h"
 #include "generation.h"
 #include "server.h"
 
@@ -21,16 +22,15 @@ struct gateway {
     struct timer redis_wait;
     int redis_waits;
     struct timer oldest;           /* reload.drain, for a generation too many */
-    struct buf access_log;
-    struct deferred access_flush;
+    struct access_log access_log;
     struct rds_watch redis_watch;
-    bool ending;
+    bool ending, fetches_cut;
     bool redis_refused;            /* it may evict what limits depend on */
     void (*on_refused)(struct gateway *gw); /* this Redis must not be used: to be drained */
     void (*on_end)(struct gateway *gw);     /* the drain is over, all is closed */
 };
 
-/* config, redis_socket and callbacks have been set; the rest is zero. 0 or -1 (logged). */
+/* config, redis_socket, sv.shared and callbacks have been set; the rest is zero. 0 or -1 (logged). */
 int gateway_init(struct gateway *gw, struct loop *l);
 /* True where one more may be loaded now; else the oldest ends within reload.drain. */
 bool gateway_has_room(struct gateway *gw);

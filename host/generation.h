@@ -35,7 +35,6 @@ struct settings {
     uint32_t connections;
     size_t pipelined;            /* bytes */
     struct upstream_limits upstream;
-<<<<<<< HEAD
     uint32_t workers;            /* 0: as many as cores */
     uint64_t watchdog;           /* ms */
     uint32_t quarantine_after;
@@ -43,9 +42,7 @@ struct settings {
     bool reload_watch;
     uint64_t reload_drain, reload_check; /* ms */
     uint64_t reload_memory;      /* bytes */
-=======
     uint64_t shared_size;        /* bytes */
->>>>>>> main
 };
 
 struct generation {

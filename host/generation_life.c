@@ -240,7 +240,7 @@ static void run_logged(struct generation *g, unsigned phase)
     struct buf faults;
     buf_init(&faults);
     if (!each_entry(g, phase, NULL, &faults)) {
-        buf_add(&faults, "", 1);
+        faults.p[faults.n - 1] = '\0'; /* the last line's end */
         log_error("%s", faults.p);
     }
     buf_deinit(&faults);

@@ -48,6 +48,7 @@ static void note_settings(struct snapshot *s, const struct settings *set)
     note(s, "limits.connections", "%" PRIu32, set->connections);
     note(s, "timeouts.drain", "%" PRIu64, set->timeouts.drain);
     note(s, "log.level", "%s", set->log_level);
+    note(s, "shared.size", "%" PRIu64, set->shared_size);
     note(s, "watchdog", "%" PRIu64, set->watchdog);
     note(s, "quarantine.after", "%" PRIu32, set->quarantine_after);
     note(s, "quarantine.policy", "%s", set->quarantine_policy);
@@ -134,6 +135,7 @@ int load_check_main(int argc, char **argv)
     if (sv.resolve == NULL)
         return 1;
     sv.upstream = upstream_new(&loop, sv.resolve, &limits);
+    sv.fetch = fetch_client_new(&loop, sv.upstream);
     buf_init(&faults);
     int code = run(&sv, argv[0], atoi(argv[1]), &faults) == 0 ? 0 : 1;
     if (code == 0)

@@ -188,6 +188,11 @@ static int start(struct master *m)
         return -1;
     }
     fcntl(m->zone_fd, F_SETFD, FD_CLOEXEC);
+    int err = shared_new(&m->shared, strtoull(plan_text(m->plan, "shared.size"), NULL, 10));
+    if (err != 0) {
+        log_error("shared.size: %s", strerror(-err));
+        return -1;
+    }
     master_place_init(m);
     if (make_run_dir(m) != 0 || start_redis(m) != 0 || master_sockets_open(m) != 0 || start_admin(m) != 0 || write_pid(m) != 0)
         return -1;
@@ -243,6 +248,7 @@ int master_run(const char *config)
     for (unsigned i = 0; i < m->naddresses * m->places; i++)
         close(m->sockets[i]);
     mem_free(m->sockets);
+    shared_free(m->shared);
     zone_free(m->zone);
     mem_free(m);
     return left > 0 ? 70 : code;

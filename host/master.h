@@ -22,6 +22,7 @@
 #include "loop.h"
 #include "plan.h"
 #include "redisd.h"
+#include "shared.h"
 #include "zone.h"
 
 enum member_state { MEMBER_STARTING, MEMBER_SERVING, MEMBER_DRAINING };
@@ -71,6 +72,7 @@ struct master {
     char run_dir[PATH_MAX];
     struct zone *zone;
     int zone_fd;
+    struct shared *shared;        /* the dictionary */
     unsigned places, naddresses;
     int *sockets;                 /* naddresses * places */
     struct place *place;

@@ -45,8 +45,9 @@ static char **arguments(struct master *m, const struct member *w, int control_fd
     argv[7] = text_of(m->zone_fd);
     argv[8] = mem_strdup(m->redisd != NULL ? redisd_socket(m->redisd) : "-");
     argv[9] = text_of((long)share);
+    argv[10] = text_of(shared_fd(m->shared));
     for (unsigned i = 0; i < n; i++)
-        argv[10 + i] = text_of(m->sockets[i]);
+        argv[11 + i] = text_of(m->sockets[i]);
     return argv;
 }
 
@@ -61,6 +62,7 @@ static void run_child(struct master *m, char **argv, int control_fd, pid_t paren
     sigprocmask(SIG_SETMASK, &none, NULL);
     fcntl(control_fd, F_SETFD, 0);
     fcntl(m->zone_fd, F_SETFD, 0);
+    fcntl(shared_fd(m->shared), F_SETFD, 0);
     for (unsigned i = 0; i < m->naddresses * m->places; i++)
         fcntl(m->sockets[i], F_SETFD, 0);
     execv("/proc/self/exe", argv);

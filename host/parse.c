@@ -84,7 +84,6 @@ static bool framing_agreed(const http_parser *hp, enum framing framing, uint64_t
 static int request_complete(struct parser *p)
 {
     struct request *r = p->request;
-    r->method = p->head.method;
     r->minor = p->hp.http_minor;
     struct parse_fault f = parse_rules_request(r, &p->limits);
     if (f.status != 0)
@@ -230,6 +229,10 @@ static void read_head(struct parser *p, char *head, size_t n)
 {
     struct parse_fault f = p->is_request ? parse_head_request(head, &p->limits, &p->head)
                                          : parse_head_response(head, &p->limits, &p->head);
+    if (p->is_request) { /* known also where the rest is refused */
+        p->request->method = p->head.method;
+        p->request->target = p->head.target;
+    }
     if (f.status != 0) {
         fail(p, f.status, f.text);
         return;

@@ -92,6 +92,7 @@ struct parse_fault parse_head_request(char *head, const struct parse_limits *lim
 {
     char *p = skip(head, CHAR_TOKEN);
     out->method = (struct slice){ head, (size_t)(p - head) };
+    out->target = (struct slice){ "", 0 };
     if (p == head || *p != ' ')
         return fault(400, "malformed method");
     if (out->method.n > METHOD_MAX || slice_eq(out->method, SLICE("CONNECT")))
@@ -101,7 +102,8 @@ struct parse_fault parse_head_request(char *head, const struct parse_limits *lim
         p++;
     if (p == target || *p != ' ')
         return fault(400, "malformed request line");
-    if ((size_t)(p - target) > limits->url)
+    out->target = (struct slice){ target, (size_t)(p - target) };
+    if (out->target.n > limits->url)
         return fault(414, "request target too long");
     struct parse_fault f = check_version(++p);
     if (f.status != 0)

@@ -14,7 +14,7 @@ struct parse_fault {
 };
 
 struct parse_head {
-    struct slice method; /* of a request; part of the head */
+    struct slice method, target; /* of a request; part of the head; empty where not come to */
     uint32_t fields;
 };
 

@@ -51,7 +51,7 @@ const char *plan_text(const struct plan *p, const char *name)
 
 void plan_restart_keys(const struct plan *a, const struct plan *b, struct buf *out)
 {
-    static const char *const keys[] = { "listen", "admin", "workers", "data_dir", "run_dir", "redis" };
+    static const char *const keys[] = { "listen", "admin", "workers", "data_dir", "run_dir", "redis", "shared.size" };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         struct slice x = snapshot_note(a->snapshot, keys[i]), y = snapshot_note(b->snapshot, keys[i]);
         if ((x.p != NULL) != (y.p != NULL) || !slice_eq(x, y))

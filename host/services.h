@@ -10,9 +10,11 @@
 #include "quota.h"
 #include "rds.h"
 #include "resolve.h"
-<<<<<<< HEAD
+#include "shared.h"
 #include "task.h"
 #include "upstream.h"
+
+struct exchange;
 
 /* A plugin that was stuck too often. */
 struct quarantine {
@@ -20,12 +22,6 @@ struct quarantine {
     bool fail;            /* its routes answer 503; else its hooks are left out */
     char plugin[];
 };
-=======
-#include "shared.h"
-#include "upstream.h"
-
-struct exchange;
->>>>>>> main
 
 struct services {
     struct loop *loop;

@@ -27,7 +27,7 @@ struct stream {
     struct timer deadline;     /* of dialing, then for a look at a paused peer, then of stream_finish */
     struct deferred report;    /* tells a failure after the call that met it */
     int failure;
-    uint64_t sent;
+    uint64_t written;          /* bytes given to libuv */
     size_t queued;
     bool reading, connected, ended, failed, finishing, shut, closed;
     int port;
@@ -281,8 +281,6 @@ static void on_written(uv_write_t *req, int err)
     struct write *w = (struct write *)req;
     struct stream *s = req->data;
     s->queued -= w->n;
-    if (err == 0)
-        s->sent += w->n;
     mem_free(w);
     if (s->finishing) {
         finish_if_drained(s);
@@ -322,6 +320,7 @@ static void queue_rest(struct stream *s, const struct slice *v, unsigned n, size
         return;
     }
     s->queued += w->n;
+    s->written += w->n;
 }
 
 void stream_writev(struct stream *s, const struct slice *v, unsigned n)
@@ -344,10 +343,9 @@ void stream_writev(struct stream *s, const struct slice *v, unsigned n)
         fail_later(s, done);
         return;
     }
-    if (done > 0)
-        s->sent += (uint64_t)done;
-    else
+    if (done < 0)
         done = 0;
+    s->written += (uint64_t)done;
     if ((size_t)done < total)
         queue_rest(s, v, n, (size_t)done, total);
 }
@@ -364,7 +362,7 @@ size_t stream_queued(const struct stream *s)
 
 uint64_t stream_sent(const struct stream *s)
 {
-    return s->sent;
+    return s->written - uv_stream_get_write_queue_size(&s->u.stream);
 }
 
 /* --- a polite end --- */

@@ -328,13 +328,15 @@ static struct worker *worker_new(int argc, char **argv)
     w->zone = zone_map(atoi(argv[5]));
     w->gw.redis_socket = strcmp(argv[6], "-") != 0 ? argv[6] : NULL;
     w->limit = (uint32_t)strtoul(argv[7], NULL, 10);
-    w->naddresses = (unsigned)(argc - 8) / w->places;
+    w->naddresses = (unsigned)(argc - 9) / w->places;
     w->fds = mem_zalloc((w->naddresses * w->places + 1) * sizeof *w->fds);
     for (unsigned i = 0; i < w->naddresses * w->places; i++) {
-        w->fds[i] = atoi(argv[8 + i]);
+        w->fds[i] = atoi(argv[9 + i]);
         fcntl(w->fds[i], F_SETFD, FD_CLOEXEC);
     }
     w->waiting_fd = -1;
+    if (shared_map(&w->gw.sv.shared, atoi(argv[8])) != 0)
+        w->gw.sv.shared = NULL;
     return w;
 }
 
@@ -351,8 +353,8 @@ static void show_start(struct worker *w)
 
 int worker_main(int argc, char **argv)
 {
-    struct worker *w = argc >= 8 && atoi(argv[2]) > 0 ? worker_new(argc, argv) : NULL;
-    if (w == NULL || w->zone == NULL) {
+    struct worker *w = argc >= 9 && atoi(argv[2]) > 0 ? worker_new(argc, argv) : NULL;
+    if (w == NULL || w->zone == NULL || w->gw.sv.shared == NULL) {
         log_error("worker: this command is for the gateway's own use");
         return 2;
     }
@@ -365,6 +367,7 @@ int worker_main(int argc, char **argv)
     loop_run(&w->loop);
     int left = loop_deinit(&w->loop);
     int code = left > 0 || gateway_deinit(&w->gw) > 0 ? WORKER_LEAK : w->code;
+    shared_free(w->gw.sv.shared);
     zone_free(w->zone);
     mem_free(w->listeners);
     mem_free(w->fds);

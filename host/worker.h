@@ -6,7 +6,7 @@
 enum { WORKER_REFUSED = 78, WORKER_LEAK = 70 }; /* exit codes: must not be started again; something was left open */
 
 /* Arguments of the internal command: config, place, places, slot, control fd, zone fd, socket of the private Redis or "-", connections
- * that this worker may have, then the descriptors of the listening sockets (for each address, one a place). Returns the exit code. */
+ * that this worker may have, fd of the dictionary, then the descriptors of the listening sockets (for each address, one a place). Returns the exit code. */
 int worker_main(int argc, char **argv);
 
 #endif

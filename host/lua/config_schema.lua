@@ -163,7 +163,6 @@ return {
     keepalive_timeout = seconds(60, "how long one is kept idle"),
     connections = count(1024, 0, 1000000, "for each target; 0: no limit"),
   } },
-<<<<<<< HEAD
   workers = count(nil, 1, 128, "processes that serve; default: as many as there are cores"),
   watchdog = { type = "duration", min = 0.1, max = DAY, default = 5,
     doc = "seconds that a plugin may keep a worker from turning; it is interrupted then, and killed a second later" },
@@ -177,10 +176,9 @@ return {
     drain = seconds(30, "for requests on the oldest of more than 4 generations"),
     check = seconds(10, "the longest that the trial of a new configuration may take"),
     memory = size("1g", 64 * 1024 ^ 2, nil, "address space that the trial may take"),
-=======
+  } },
   shared = { type = "table", default = {}, doc = "tg.shared, the dictionary of all workers", fields = {
     size = size("16m", 1024 ^ 2, 16 * 1024 ^ 3, "bytes of memory, used as it fills; a change takes a restart"),
->>>>>>> main
   } },
   via = { default = "tollgate", doc = "name in the Via field; false: none", alternatives = {
     { type = "string", min = 1, max = 64, pattern = values.TOKEN, hint = "must be a token (RFC 9110)" }, is_false(),

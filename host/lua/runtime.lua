@@ -59,7 +59,7 @@ local function load_file(path)
   local chunk
   chunk, err = compile(path, text)
   if not chunk then
-    return nil, err
+    return nil, err:find(":%d+: ") and err or path .. ": " .. err
   end
   local ok, plugin = pcall(chunk)
   if not ok then
