@@ -89,6 +89,16 @@ static int talk(int fd, const char *line, struct buf *answer)
     return ok ? 0 : 1;
 }
 
+int control_try(const char *config, const char *line, struct buf *answer)
+{
+    char path[PATH_MAX] = "";
+    int fd = by_link(config, path, sizeof path) ? dial(path) : -1;
+    int code = fd >= 0 ? talk(fd, line, answer) : -1;
+    if (fd >= 0)
+        close(fd);
+    return code;
+}
+
 int control_ask(const char *config, const char *line, struct buf *answer)
 {
     char path[PATH_MAX] = "";

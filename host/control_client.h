@@ -11,5 +11,7 @@
 bool control_link(const char *config, char *out, size_t size);
 /* Sends a line and appends the answer. 0; 1 where it failed, with what is to be told. */
 int control_ask(const char *config, const char *line, struct buf *answer);
+/* The same where the gateway is known to run; -1 where it is not. */
+int control_try(const char *config, const char *line, struct buf *answer);
 
 #endif

@@ -72,7 +72,10 @@ static int begin(struct gateway *gw)
 
 int gateway_load(struct gateway *gw, struct snapshot *from, uint64_t number, struct buf *faults)
 {
+    struct shared *shared = gw->sv.shared;
+    gw->sv.shared = NULL; /* not for the file level of plugins, which runs once more than they think */
     gw->pending = generation_load_from(&gw->sv, gw->config, from, number, false, faults);
+    gw->sv.shared = shared;
     if (gw->pending == NULL)
         return -1;
     if (gw->current == NULL && begin(gw) != 0) {

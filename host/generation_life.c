@@ -195,7 +195,7 @@ static bool runs(const struct generation *g, bool starting)
     return (starting || started) && !generation_quarantined(g, entry_text(L, "name"));
 }
 
-/* Calls the phase of every entry. `old` gives states to init. Stops at the first fault where the phase is init. */
+/* Calls the phase of every entry. `old` gives states to init. */
 static bool each_entry(struct generation *g, unsigned phase, struct generation *old, struct buf *faults)
 {
     lua_State *L = g->L;
@@ -207,11 +207,11 @@ static bool each_entry(struct generation *g, unsigned phase, struct generation *
         return true;
     }
     lua_getfield(L, -1, "routes");
-    for (int i = 1, nroutes = (int)lua_objlen(L, -1); i <= nroutes && (fine || !starting); i++) {
+    for (int i = 1, nroutes = (int)lua_objlen(L, -1); i <= nroutes; i++) {
         lua_rawgeti(L, -1, i);
         const char *route = entry_text(L, "name");
         lua_getfield(L, -1, "chain");
-        for (int k = 1, n = (int)lua_objlen(L, -1); k <= n && (fine || !starting); k++) {
+        for (int k = 1, n = (int)lua_objlen(L, -1); k <= n; k++) {
             lua_rawgeti(L, -1, k);
             if (starting && old != NULL)
                 take_old_state(g, old, route);

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "generation.h"
 #include "log.h"
 #include "paths.h"
 
@@ -37,8 +36,10 @@ static void note_addresses(struct snapshot *s, const struct settings *set)
         note(s, "admin", "%s %d\n", set->admin.host, set->admin.port);
 }
 
-static void note_settings(struct snapshot *s, const struct settings *set)
+void load_check_note(struct generation *g)
 {
+    struct snapshot *s = g->snapshot;
+    const struct settings *set = &g->settings;
     note_addresses(s, set);
     note(s, "workers", "%" PRIu32, set->workers);
     note(s, "data_dir", "%s", set->data_dir);
@@ -99,11 +100,11 @@ static int run(struct services *sv, const char *config, int out, struct buf *fau
     struct generation *g = generation_load(sv, config, false, faults);
     if (g == NULL)
         return -1;
-    if (generation_start(g, NULL, faults) != 0)
+    if (shared_new(&sv->shared, SHARED_SIZE_MIN) != 0 || generation_start(g, NULL, faults) != 0)
         return -1;
     generation_stop(g);
     record_scripts(g->snapshot);
-    note_settings(g->snapshot, &g->settings);
+    load_check_note(g);
     note_hooks(g->snapshot, g);
     int err = snapshot_write(g->snapshot, out);
     if (err != 0)

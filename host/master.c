@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,6 +70,8 @@ void master_end(struct master *m, int code)
     m->code = code != 0 ? code : m->code;
     m->ending = true;
     notify("STOPPING=1");
+    for (unsigned i = 0; i < m->naddresses * m->places; i++)
+        shutdown(m->sockets[i], SHUT_RDWR); /* for the workers too: from now on connections are refused */
     master_watch_stop(m);
     master_reload_stop(m);
     master_workers_drain(m);

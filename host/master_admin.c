@@ -1,5 +1,5 @@
 /* See master.h: actions, over a Unix socket (admin.sock, 0600) in the run directory. A request is one line, an answer is text behind a first
- * line that says "ok" or "failed"; then the connection ends. reload, status. */
+ * line that says "ok" or "failed"; then the connection ends. reload, status (JSON), status-text, restart-keys (for check). */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,6 +58,11 @@ static void on_reloaded(void *arg, bool ok, struct slice text)
     finish(arg, ok, text);
 }
 
+static void restart_lines(struct master *m, struct buf *out)
+{
+    plan_restart_lines(m->plan->snapshot, out);
+}
+
 static void act(struct action *x)
 {
     struct master *m = x->a->m;
@@ -68,6 +73,8 @@ static void act(struct action *x)
         write = master_status;
     else if (slice_eq(verb, SLICE("status-text")))
         write = master_status_text;
+    else if (slice_eq(verb, SLICE("restart-keys")))
+        write = restart_lines;
     if (slice_eq(verb, SLICE("reload"))) {
         x->waits = true;
         master_reload(m, "asked for", on_reloaded, x);

@@ -1,6 +1,7 @@
 /* See plan.h. */
 #include "plan.h"
 
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,13 +50,28 @@ const char *plan_text(const struct plan *p, const char *name)
     return snapshot_note(p->snapshot, name).p;
 }
 
+static const char *const restart_keys[] = { "listen", "admin", "workers", "data_dir", "run_dir", "redis", "shared.size" };
+enum { RESTART_KEYS = sizeof restart_keys / sizeof *restart_keys };
+
+void plan_restart_lines(struct snapshot *s, struct buf *out)
+{
+    for (int i = 0; i < RESTART_KEYS; i++) {
+        struct slice v = snapshot_note(s, restart_keys[i]);
+        unsigned char digest[32];
+        EVP_Digest(v.p != NULL ? v.p : "", v.n, digest, NULL, EVP_sha256(), NULL);
+        buf_printf(out, "%s ", restart_keys[i]);
+        for (int k = 0; k < 16; k++)
+            buf_printf(out, "%02x", digest[k]);
+        buf_add_text(out, "\n");
+    }
+}
+
 void plan_restart_keys(const struct plan *a, const struct plan *b, struct buf *out)
 {
-    static const char *const keys[] = { "listen", "admin", "workers", "data_dir", "run_dir", "redis", "shared.size" };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        struct slice x = snapshot_note(a->snapshot, keys[i]), y = snapshot_note(b->snapshot, keys[i]);
+    for (int i = 0; i < RESTART_KEYS; i++) {
+        struct slice x = snapshot_note(a->snapshot, restart_keys[i]), y = snapshot_note(b->snapshot, restart_keys[i]);
         if ((x.p != NULL) != (y.p != NULL) || !slice_eq(x, y))
-            buf_printf(out, "%s%s", out->n > 0 ? ", " : "", keys[i]);
+            buf_printf(out, "%s%s", out->n > 0 ? ", " : "", restart_keys[i]);
     }
 }
 

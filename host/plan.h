@@ -24,6 +24,8 @@ struct plan *plan_new(int fd, uint64_t number);
 void plan_free(struct plan *p);
 /* A note as text that ends in a NUL; NULL where there is none. */
 const char *plan_text(const struct plan *p, const char *name);
+/* One line for each key that needs a restart: its name, and a digest of what it says. */
+void plan_restart_lines(struct snapshot *s, struct buf *out);
 /* The keys that two plans differ in and that need a restart, as "a, b"; empty where there are none. */
 void plan_restart_keys(const struct plan *a, const struct plan *b, struct buf *out);
 /* What a mark names, as "plugin P, phase X, route R"; returns the plugin, or NULL where the mark names none. */

@@ -95,11 +95,28 @@ static void accept_one(struct listener *ln)
         log_warn("accept: %s", uv_strerror(err));
 }
 
+static void on_listener_closed(uv_handle_t *h)
+{
+    mem_free(h);
+}
+
+static void close_handle(struct listener *ln)
+{
+    if (ln->handle != NULL)
+        uv_close((uv_handle_t *)ln->handle, on_listener_closed);
+    ln->handle = NULL;
+    ln->waiting = false;
+}
+
 static void on_connection(uv_stream_t *h, int status)
 {
     struct listener *ln = h->data;
     struct server *s = ln->server;
     if (status != 0) {
+        if (status == UV_EINVAL) { /* the master has shut the socket down: the end is near */
+            close_handle(ln);
+            return;
+        }
         if (!s->accept_failed)
             log_error("accept: %s", uv_strerror(status));
         s->accept_failed = true;
@@ -135,11 +152,6 @@ static int bound_port(const uv_tcp_t *h)
     return ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port : ((struct sockaddr_in *)&ss)->sin_port);
 }
 
-static void on_listener_closed(uv_handle_t *h)
-{
-    mem_free(h);
-}
-
 static struct listener *listener_new(struct server *s, uint32_t limit, void (*begin)(struct exchange *x))
 {
     struct listener *ln = mem_zalloc(sizeof *ln);
@@ -157,14 +169,6 @@ static void open_handle(struct listener *ln)
     ln->handle = mem_zalloc(sizeof *ln->handle);
     uv_tcp_init(&ln->server->sv->loop->uv, ln->handle);
     ln->handle->data = ln;
-}
-
-static void close_handle(struct listener *ln)
-{
-    if (ln->handle != NULL)
-        uv_close((uv_handle_t *)ln->handle, on_listener_closed);
-    ln->handle = NULL;
-    ln->waiting = false;
 }
 
 int server_listen(struct server *s, const char *host, int port, uint32_t limit, void (*begin)(struct exchange *x))

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "control.h"
@@ -174,6 +175,8 @@ static void on_control_end(void *arg)
     alarm((unsigned)(w->drain_ms / 1000) + ORPHAN_GRACE_S);
     if (!w->gw.ending)
         log_warn("worker %u: the master is gone", w->place);
+    for (unsigned i = 0; i < w->naddresses * w->places; i++)
+        shutdown(w->fds[i], SHUT_RDWR); /* for all who hold it: the next gateway may listen at once */
     drain(w, w->drain_ms);
 }
 

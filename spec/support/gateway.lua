@@ -132,6 +132,33 @@ function Gateway:admin(path)
   return http.request { port = self.admin_port, path = path, host = "127.0.0.1" }
 end
 
+--- What the gateway knows of itself, as a table.
+function Gateway:status() return http.json(self:admin("/status")) end
+
+--- The pids of its workers that serve, by place.
+function Gateway:workers()
+  local pids = {}
+  for _, worker in ipairs(self:status().workers) do
+    if worker.state == "serving" then pids[#pids + 1] = worker.pid end
+  end
+  return pids
+end
+
+--- Stops the processes of all workers (the master goes on) until resume(); shorter than the watchdog, or they are replaced.
+function Gateway:pause()
+  self.paused = self:workers()
+  for _, pid in ipairs(self.paused) do uv.kill(pid, "sigstop") end
+end
+
+function Gateway:resume()
+  for _, pid in ipairs(self.paused) do uv.kill(pid, "sigcont") end
+end
+
+--- Runs a command (reload, status, …) on this gateway's configuration.
+function Gateway:command(name, ...)
+  return M.tollgate({ name, "-c", self.dir .. "/gateway.lua", ... }, { timeout = 15000 })
+end
+
 function Gateway:connect(limit_ms) return http.connect(self.port, limit_ms) end
 
 --- Writes a file beside gateway.lua.
