@@ -141,3 +141,8 @@ void control_free(struct control *c)
     close(c->fd);
     uv_close((uv_handle_t *)&c->poll, on_closed);
 }
+
+int control_fd(const struct control *c)
+{
+    return c->fd;
+}

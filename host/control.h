@@ -23,6 +23,7 @@ int control_pair(int fd[2]);
 struct control *control_new(struct loop *l, int fd, const struct control_events *events, void *arg);
 /* fd is -1 or is sent along (and stays ours). A message that the other side does not take is an end: it is stuck. */
 void control_send(struct control *c, int fd, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int control_fd(const struct control *c);
 void control_free(struct control *c);
 
 #endif

@@ -85,7 +85,7 @@ static void on_signal(uv_signal_t *h, int signum)
     if (signum == SIGHUP)
         master_reload(m, "SIGHUP", NULL, NULL);
     else if (signum == SIGUSR2)
-        log_warn("SIGUSR2: an upgrade in place is not supported yet; restart instead");
+        master_upgrade(m, NULL, NULL);
     else
         master_end(m, 0);
 }
@@ -168,14 +168,14 @@ static unsigned count_workers(const struct plan *p)
     return n < 1 ? 1 : n > ZONE_WORKERS / 2 ? ZONE_WORKERS / 2 : (unsigned)n;
 }
 
-static int start_admin(struct master *m)
+static int start_admin(struct master *m, int fd)
 {
     const char *text = plan_text(m->plan, "admin");
     char host[64];
     int port;
     if (master_admin_start(m) != 0)
         return -1;
-    return text != NULL && sscanf(text, "%63s %d", host, &port) == 2 ? master_http_start(m, host, port) : 0;
+    return text != NULL && sscanf(text, "%63s %d", host, &port) == 2 ? master_http_start(m, host, port, fd) : 0;
 }
 
 static int start(struct master *m)
@@ -196,7 +196,7 @@ static int start(struct master *m)
         return -1;
     }
     master_place_init(m);
-    if (make_run_dir(m) != 0 || start_redis(m) != 0 || master_sockets_open(m) != 0 || start_admin(m) != 0 || write_pid(m) != 0)
+    if (make_run_dir(m) != 0 || start_redis(m) != 0 || master_sockets_open(m) != 0 || start_admin(m, -1) != 0 || write_pid(m) != 0)
         return -1;
     master_guard_start(m);
     for (unsigned i = 0; i < m->places; i++)
@@ -227,20 +227,37 @@ static void on_first_check(struct master *m, int fd, struct slice faults)
         give_up(m);
 }
 
-int master_run(const char *config)
+/* We have taken over: what is kept is in m. */
+static int resume(struct master *m, const struct kept *k)
 {
-    struct master *m = mem_zalloc(sizeof *m);
-    m->config = config;
-    m->started = loop_wall_ms();
-    if (loop_init(&m->loop) != 0) {
-        log_error("cannot make an event loop");
-        return 1;
-    }
-    watch_signals(m);
-    m->check = check_start(m, FIRST_CHECK_MS, 0, on_first_check);
-    if (m->check == NULL)
-        return 1;
-    loop_run(&m->loop);
+    enum log_level level;
+    if (log_level_of(plan_text(m->plan, "log.level"), &level) == 0)
+        log_set_level(level);
+    master_place_init(m);
+    if (make_run_dir(m) != 0)
+        return -1;
+    if (k->redis_lock >= 0)
+        m->redisd = redisd_adopt(&m->loop, plan_text(m->plan, "data_dir"), m->run_dir, k->redis_pid, k->redis_lock);
+    if (start_admin(m, k->http) != 0 || write_pid(m) != 0)
+        return -1;
+    m->ready = m->upgrading = true;
+    master_guard_start(m);
+    on_child(&m->child, SIGCHLD); /* who died in between */
+    master_roll(m);
+    return 0;
+}
+
+static void find_exe(struct master *m)
+{
+    static const char gone[] = " (deleted)";
+    ssize_t n = readlink("/proc/self/exe", m->exe, sizeof m->exe - 1);
+    m->exe[n > 0 ? n : 0] = '\0';
+    if (slice_ends(slice_of(m->exe), SLICE(" (deleted)")))
+        m->exe[strlen(m->exe) - (sizeof gone - 1)] = '\0';
+}
+
+static int finish(struct master *m)
+{
     int left = loop_deinit(&m->loop), code = m->code;
     while (m->plan != NULL) {
         struct plan *p = m->plan;
@@ -254,4 +271,29 @@ int master_run(const char *config)
     zone_free(m->zone);
     mem_free(m);
     return left > 0 ? 70 : code;
+}
+
+int master_run(const char *config)
+{
+    struct master *m = mem_zalloc(sizeof *m);
+    struct kept kept;
+    m->config = config;
+    m->started = loop_wall_ms();
+    if (loop_init(&m->loop) != 0) {
+        log_error("cannot make an event loop");
+        return 1;
+    }
+    watch_signals(m);
+    find_exe(m);
+    if (master_upgraded(m, &kept)) {
+        if (resume(m, &kept) != 0)
+            give_up(m);
+        loop_run(&m->loop);
+        return finish(m);
+    }
+    m->check = check_start(m, "/proc/self/exe", FIRST_CHECK_MS, 0, on_first_check);
+    if (m->check == NULL)
+        return 1;
+    loop_run(&m->loop);
+    return finish(m);
 }

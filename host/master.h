@@ -6,6 +6,7 @@
  *   master_guard.c   the watchdog and the quarantine
  *   master_check.c   the trial of a configuration in a throw-away child
  *   master_reload.c  all workers take a new configuration, or none does
+ *   master_upgrade.c another program takes over in place
  *   master_watch.c   files that change
  *   master_socket.c  listening sockets
  *   master_status.c  what it knows, as JSON and as metrics
@@ -35,6 +36,7 @@ struct member {
     pid_t pid;
     struct control *control;
     enum member_state state;
+    bool adopted;           /* started by the program before an upgrade */
     uint64_t started;       /* ms of loop_now */
     uint64_t asked, loaded; /* numbers of generations */
     uint64_t interrupted;   /* when the watchdog asked it to let go; 0: not */
@@ -69,6 +71,7 @@ struct http;
 struct master {
     struct loop loop;
     const char *config;
+    char exe[PATH_MAX];           /* where our program was started from */
     char run_dir[PATH_MAX];
     struct zone *zone;
     int zone_fd;
@@ -92,6 +95,9 @@ struct master {
     uint64_t last_number;         /* of generations, given out so far */
     struct { int64_t at; bool ok; char text[512]; } last_reload;
     uint64_t reloads, reload_failures;
+    bool upgrading;               /* until all workers are of the new program */
+    void (*upgrade_done)(void *arg, bool ok, struct slice text);
+    void *upgrade_arg;
     struct watch *watch;
     struct admin *admin;
     struct http *http;
@@ -113,6 +119,9 @@ void master_worker_lost(struct master *m, pid_t pid, int status);
 void master_workers_drain(struct master *m);
 void master_workers_abort(struct master *m);
 void master_send_all(struct master *m, const char *text);
+/* One that the program before us started. */
+void master_worker_adopt(struct master *m, unsigned place, unsigned slot, pid_t pid, int fd, int state);
+void master_worker_drain(struct master *m, struct member *w);
 void master_place_init(struct master *m);
 void master_place_deinit(struct master *m);
 
@@ -126,7 +135,7 @@ void master_guard_deinit(struct master *m);
 const struct plan *master_plan_of(const struct master *m, uint64_t number);
 
 /* master_check.c: runs the trial. on_done is called once: fd is the snapshot (to be taken), or -1 with faults. */
-struct check *check_start(struct master *m, uint64_t limit_ms, uint64_t memory,
+struct check *check_start(struct master *m, const char *exe, uint64_t limit_ms, uint64_t memory,
     void (*on_done)(struct master *m, int fd, struct slice faults));
 pid_t check_pid(const struct check *c);
 /* Its process has ended. */
@@ -138,7 +147,19 @@ void master_reload(struct master *m, const char *why, void (*done)(void *arg, bo
 void master_reload_loaded(struct master *m, struct member *w, uint64_t number);
 void master_reload_failed(struct master *m, uint64_t number, struct slice faults);
 void master_reload_lost(struct master *m, struct member *w);
+/* Begins one that was asked for while there was something else to do. */
+void master_reload_again(struct master *m);
 void master_reload_stop(struct master *m);
+
+/* master_upgrade.c: done (or NULL) is called once, just before the other program takes over, or with why not. */
+struct kept {
+    int http, redis_pid, redis_lock; /* http, lock: descriptors, -1 where there is none */
+};
+void master_upgrade(struct master *m, void (*done)(void *arg, bool ok, struct slice text), void *arg);
+/* False where we have not taken over from another program; else what it kept is in m and k. */
+bool master_upgraded(struct master *m, struct kept *k);
+/* Goes on replacing adopted workers. */
+void master_roll(struct master *m);
 
 /* master_watch.c */
 void master_watch_start(struct master *m);
@@ -157,7 +178,9 @@ const char *master_not_ready(struct master *m);
 /* master_admin.c, master_http.c: 0, or -1 (logged). */
 int master_admin_start(struct master *m);
 void master_admin_stop(struct master *m);
-int master_http_start(struct master *m, const char *host, int port);
+/* fd: a socket that listens already, or -1. */
+int master_http_start(struct master *m, const char *host, int port, int fd);
+int master_http_fd(const struct master *m);
 void master_http_stop(struct master *m);
 
 #endif

@@ -1,5 +1,5 @@
 /* See master.h: actions, over a Unix socket (admin.sock, 0600) in the run directory. A request is one line, an answer is text behind a first
- * line that says "ok" or "failed"; then the connection ends. reload, status (JSON), status-text, restart-keys (for check). */
+ * line that says "ok" or "failed"; then the connection ends. reload, upgrade, status (JSON), status-text, restart-keys (for check). */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -78,6 +78,9 @@ static void act(struct action *x)
     if (slice_eq(verb, SLICE("reload"))) {
         x->waits = true;
         master_reload(m, "asked for", on_reloaded, x);
+    } else if (slice_eq(verb, SLICE("upgrade"))) {
+        x->waits = true;
+        master_upgrade(m, on_reloaded, x);
     } else if (write != NULL) {
         buf_init(&out);
         write(m, &out);

@@ -43,7 +43,7 @@ static void limit_memory(uint64_t bytes)
 #endif
 }
 
-static void run_child(struct master *m, int out, int faults, uint64_t memory, pid_t parent)
+static void run_child(struct master *m, const char *exe, int out, int faults, uint64_t memory, pid_t parent)
 {
     char a[16], b[16];
     sigset_t none;
@@ -61,7 +61,7 @@ static void run_child(struct master *m, int out, int faults, uint64_t memory, pi
     snprintf(a, sizeof a, "%d", out);
     snprintf(b, sizeof b, "%d", faults);
     limit_memory(memory);
-    execl("/proc/self/exe", "tollgate", "load-check", m->config, a, b, (char *)NULL);
+    execl(exe, "tollgate", "load-check", m->config, a, b, (char *)NULL);
     _exit(127);
 }
 
@@ -151,7 +151,7 @@ void check_ended(struct check *c, int status)
     finish(c);
 }
 
-struct check *check_start(struct master *m, uint64_t limit_ms, uint64_t memory,
+struct check *check_start(struct master *m, const char *exe, uint64_t limit_ms, uint64_t memory,
     void (*on_done)(struct master *m, int fd, struct slice faults))
 {
     int ends[2], out = memfd_create("tollgate snapshot", MFD_CLOEXEC);
@@ -161,7 +161,7 @@ struct check *check_start(struct master *m, uint64_t limit_ms, uint64_t memory,
     }
     pid_t parent = getpid(), pid = fork();
     if (pid == 0)
-        run_child(m, out, ends[1], memory, parent);
+        run_child(m, exe, out, ends[1], memory, parent);
     close(ends[1]);
     if (pid < 0) {
         log_error("fork: %s", strerror(errno));

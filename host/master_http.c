@@ -1,6 +1,7 @@
 /* See master.h: the admin listener, read-only. /healthz (the master turns), /readyz (requests can be served; 503 says why not), /metrics and
  * /status. A Host that is neither an IP address nor localhost is refused, so that no web page reaches it through a name of its own. One
  * request a connection, and few connections at once: it is for probes. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -224,7 +225,14 @@ static void on_closed(uv_handle_t *handle)
     mem_free(handle->data);
 }
 
-int master_http_start(struct master *m, const char *host, int port)
+int master_http_fd(const struct master *m)
+{
+    uv_os_fd_t fd = -1;
+    uv_fileno((const uv_handle_t *)&m->http->handle, &fd);
+    return fd;
+}
+
+int master_http_start(struct master *m, const char *host, int port, int fd)
 {
     struct address a;
     struct sockaddr_storage ss;
@@ -236,7 +244,9 @@ int master_http_start(struct master *m, const char *host, int port)
     h->handle.data = h;
     int err = address_of_ip(host, port, &a);
     if (err == 0)
-        err = uv_tcp_bind(&h->handle, &a.u.sa, 0);
+        err = fd >= 0 ? uv_tcp_open(&h->handle, fd) : uv_tcp_bind(&h->handle, &a.u.sa, 0);
+    if (fd >= 0)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
     if (err == 0)
         err = uv_listen((uv_stream_t *)&h->handle, BACKLOG, on_connection);
     if (err != 0) {

@@ -32,7 +32,12 @@ static void tell(struct master *m, bool ok, struct slice text)
         mem_free(w);
         w = next;
     }
-    if (m->ending || !m->again)
+    master_reload_again(m);
+}
+
+void master_reload_again(struct master *m)
+{
+    if (m->ending || m->upgrading || !m->again)
         return;
     m->again = false;
     m->waiters = m->later;
@@ -115,6 +120,7 @@ static void ready(struct master *m)
     log_info("tollgate %s is ready", TOLLGATE_VERSION);
     notify("READY=1");
     master_watch_start(m);
+    master_reload_again(m);
 }
 
 void master_reload_loaded(struct master *m, struct member *w, uint64_t number)
@@ -124,6 +130,7 @@ void master_reload_loaded(struct master *m, struct member *w, uint64_t number)
         ready(m);
     if (m->next != NULL && m->next->number == number)
         load_next(m);
+    master_roll(m);
 }
 
 void master_reload_failed(struct master *m, uint64_t number, struct slice faults)
@@ -181,14 +188,14 @@ static void begin(struct master *m, const char *why)
 {
     log_info("reload: %s", why);
     notify_reloading();
-    m->check = check_start(m, m->plan->check_ms, m->plan->memory, on_checked);
+    m->check = check_start(m, "/proc/self/exe", m->plan->check_ms, m->plan->memory, on_checked);
     if (m->check == NULL)
         tell(m, false, SLICE("the trial could not be started\n"));
 }
 
 void master_reload(struct master *m, const char *why, void (*done)(void *arg, bool ok, struct slice text), void *arg)
 {
-    bool busy = m->check != NULL || m->next != NULL || !m->ready;
+    bool busy = m->upgrading || m->check != NULL || m->next != NULL || !m->ready;
     if (m->ending) {
         if (done != NULL)
             done(arg, false, SLICE("the gateway is stopping\n"));

@@ -110,14 +110,38 @@ static void on_control_end(void *arg)
     (void)arg; /* its death is seen by SIGCHLD */
 }
 
-void master_worker_start(struct master *m, unsigned place)
+static const struct control_events events = { on_message, on_control_end };
+
+static struct member *member_new(struct master *m, unsigned place, unsigned slot)
 {
-    static const struct control_events events = { on_message, on_control_end };
-    int pair[2];
     struct member *w = mem_zalloc(sizeof *w);
     w->m = m;
     w->place = place;
-    w->slot = free_slot(m);
+    w->slot = slot;
+    w->started = loop_now(&m->loop);
+    return w;
+}
+
+static void add(struct master *m, struct member *w, int fd)
+{
+    w->control = control_new(&m->loop, fd, &events, w);
+    w->next = m->members;
+    m->members = w;
+}
+
+void master_worker_adopt(struct master *m, unsigned place, unsigned slot, pid_t pid, int fd, int state)
+{
+    struct member *w = member_new(m, place, slot);
+    w->pid = pid;
+    w->state = (enum member_state)state;
+    w->adopted = true;
+    add(m, w, fd);
+}
+
+void master_worker_start(struct master *m, unsigned place)
+{
+    int pair[2];
+    struct member *w = member_new(m, place, free_slot(m));
     if (w->slot >= zone_slots(m->zone) || control_pair(pair) != 0) {
         log_error("worker %u: cannot be started now", place);
         mem_free(w);
@@ -137,10 +161,7 @@ void master_worker_start(struct master *m, unsigned place)
     zone_slot(m->zone, w->slot)->beat = zone_now();
     zone_slot(m->zone, w->slot)->mark = 0;
     zone_slot(m->zone, w->slot)->state = ZONE_STARTING;
-    w->control = control_new(&m->loop, pair[0], &events, w);
-    w->started = loop_now(&m->loop);
-    w->next = m->members;
-    m->members = w;
+    add(m, w, pair[0]);
     master_guard_tell(m, w);
     w->asked = m->plan->number;
     control_send(w->control, m->plan->fd, "load %" PRIu64, m->plan->number);
@@ -186,6 +207,15 @@ static struct member *unlink_member(struct master *m, pid_t pid)
     return NULL;
 }
 
+/* An adopted one may have its successor already. */
+static bool replaced(const struct master *m, const struct member *w)
+{
+    const struct member *young = m->members;
+    while (young != NULL && (young->adopted || young->place != w->place))
+        young = young->next;
+    return young != NULL;
+}
+
 static void judge(struct master *m, struct member *w, int status)
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -204,8 +234,10 @@ static void judge(struct master *m, struct member *w, int status)
     master_reload_lost(m, w);
     if (code == WORKER_REFUSED)
         master_end(m, 1);
-    else if (!m->ending && w->state != MEMBER_DRAINING)
+    else if (!m->ending && w->state != MEMBER_DRAINING && !(w->adopted && replaced(m, w)))
         replace(m, w);
+    if (!m->ending)
+        master_roll(m);
 }
 
 void master_worker_lost(struct master *m, pid_t pid, int status)
@@ -220,14 +252,18 @@ void master_worker_lost(struct master *m, pid_t pid, int status)
         master_workers_gone(m);
 }
 
-void master_workers_drain(struct master *m)
+void master_worker_drain(struct master *m, struct member *w)
 {
     uint64_t limit = m->plan->drain_ms;
-    for (struct member *w = m->members; w != NULL; w = w->next) {
-        w->state = MEMBER_DRAINING;
-        w->kill_at = loop_now(&m->loop) + limit + KILL_SPARE_MS;
-        control_send(w->control, -1, "drain %" PRIu64, limit);
-    }
+    w->state = MEMBER_DRAINING;
+    w->kill_at = loop_now(&m->loop) + limit + KILL_SPARE_MS;
+    control_send(w->control, -1, "drain %" PRIu64, limit);
+}
+
+void master_workers_drain(struct master *m)
+{
+    for (struct member *w = m->members; w != NULL; w = w->next)
+        master_worker_drain(m, w);
     if (m->members == NULL)
         master_workers_gone(m);
 }

@@ -196,6 +196,7 @@ return M
     end
     local figures = stop()
     assert.equal(0, figures.failed, table.concat(figures.errors, " "))
+    assert.equal(0, figures.reopened)
     assert.is_true(figures.sent > 100, figures.sent)
     assert.is_true(figures.slowest < 1000, figures.slowest)
     assert.equal("v20", (rig.body(gw)))
