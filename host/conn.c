@@ -45,6 +45,8 @@ static const struct parse_events parse_events = { on_head, on_body, on_message_e
 static const struct stream_events stream_events = { on_read, on_end, on_drain };
 static const struct client_ops client_ops = { client_send, client_queued, client_want_body, client_done };
 
+enum { DRAIN_IDLE_MS = 100 }; /* for what a client may have sent when it had not seen yet that we end */
+
 static const struct settings *settings_of(const struct conn *c)
 {
     return &c->owner->generation(c->owner->self)->settings;
@@ -337,8 +339,8 @@ const struct generation *conn_generation(const struct conn *c)
 void conn_drain(struct conn *c)
 {
     c->draining = true;
-    if (c->x == NULL && !c->discarding)
-        conn_end(c, HOW_FINISH);
+    if (c->x == NULL && !c->discarding) /* a request may be on its way already: it is answered */
+        set_deadline(c, DRAIN_IDLE_MS);
 }
 
 void conn_abort(struct conn *c)

@@ -240,7 +240,7 @@ static int resume(struct master *m, const struct kept *k)
         m->redisd = redisd_adopt(&m->loop, plan_text(m->plan, "data_dir"), m->run_dir, k->redis_pid, k->redis_lock);
     if (start_admin(m, k->http) != 0 || write_pid(m) != 0)
         return -1;
-    m->ready = m->upgrading = true;
+    m->ready = m->rolling = true;
     master_guard_start(m);
     on_child(&m->child, SIGCHLD); /* who died in between */
     master_roll(m);

@@ -95,7 +95,8 @@ struct master {
     uint64_t last_number;         /* of generations, given out so far */
     struct { int64_t at; bool ok; char text[512]; } last_reload;
     uint64_t reloads, reload_failures;
-    bool upgrading;               /* until all workers are of the new program */
+    bool upgrading;               /* a trial of the other program is under way */
+    bool rolling;                 /* adopted workers are being replaced */
     void (*upgrade_done)(void *arg, bool ok, struct slice text);
     void *upgrade_arg;
     struct watch *watch;

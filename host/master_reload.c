@@ -37,7 +37,7 @@ static void tell(struct master *m, bool ok, struct slice text)
 
 void master_reload_again(struct master *m)
 {
-    if (m->ending || m->upgrading || !m->again)
+    if (m->ending || m->upgrading || m->rolling || !m->again)
         return;
     m->again = false;
     m->waiters = m->later;
@@ -195,7 +195,7 @@ static void begin(struct master *m, const char *why)
 
 void master_reload(struct master *m, const char *why, void (*done)(void *arg, bool ok, struct slice text), void *arg)
 {
-    bool busy = m->upgrading || m->check != NULL || m->next != NULL || !m->ready;
+    bool busy = m->upgrading || m->rolling || m->check != NULL || m->next != NULL || !m->ready;
     if (m->ending) {
         if (done != NULL)
             done(arg, false, SLICE("the gateway is stopping\n"));

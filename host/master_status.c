@@ -153,7 +153,7 @@ void master_status(struct master *m, struct buf *out)
     buf_printf(out, "{\"version\":\"%s\",\"pid\":%d,\"uptime_s\":%" PRId64 ",\"ready\":%s,", TOLLGATE_VERSION, (int)getpid(),
         (loop_wall_ms() - m->started) / 1000, why == NULL ? "true" : "false");
     member_text(out, "problem", why != NULL ? why : "");
-    buf_printf(out, ",\"upgrading\":%s,\"generation\":%" PRIu64 ",\"hash\":\"%s\",", m->upgrading ? "true" : "false", m->plan->number,
+    buf_printf(out, ",\"upgrading\":%s,\"generation\":%" PRIu64 ",\"hash\":\"%s\",", m->upgrading || m->rolling ? "true" : "false", m->plan->number,
         m->plan->hash);
     member_text(out, "config", m->config);
     buf_add_text(out, ",");

@@ -121,7 +121,7 @@ static void on_checked(struct master *m, int fd, struct slice faults)
 
 void master_upgrade(struct master *m, void (*done)(void *arg, bool ok, struct slice text), void *arg)
 {
-    if (m->check != NULL || m->next != NULL || !m->ready || m->ending || m->upgrading) {
+    if (m->check != NULL || m->next != NULL || !m->ready || m->ending || m->upgrading || m->rolling) {
         if (done != NULL)
             done(arg, false, SLICE("a reload or an upgrade is under way, or the gateway is starting or stopping"));
         return;
@@ -213,7 +213,7 @@ bool master_upgraded(struct master *m, struct kept *k)
 
 void master_roll(struct master *m)
 {
-    for (struct member *old = m->members; old != NULL && m->upgrading; old = old->next) {
+    for (struct member *old = m->members; old != NULL && m->rolling; old = old->next) {
         if (!old->adopted || old->state == MEMBER_DRAINING)
             continue;
         struct member *young = m->members;
@@ -225,9 +225,9 @@ void master_roll(struct master *m)
             return;
         master_worker_drain(m, old);
     }
-    if (!m->upgrading)
+    if (!m->rolling)
         return;
-    m->upgrading = false;
+    m->rolling = false;
     log_info("upgraded: tollgate %s serves", TOLLGATE_VERSION);
     notify("READY=1");
     master_watch_start(m);
