@@ -66,8 +66,8 @@ int cli_check(int argc, char **argv)
         g->stopped = true; /* nothing was started */
         generation_release(g);
     }
-    fwrite(faults.p, 1, faults.n, stderr);
-    fwrite(text.p, 1, text.n, stdout);
+    fprintf(stderr, "%.*s", (int)faults.n, faults.n > 0 ? faults.p : "");
+    fprintf(stdout, "%.*s", (int)text.n, text.n > 0 ? text.p : "");
     buf_deinit(&faults);
     buf_deinit(&text);
     loop_deinit(&loop);

@@ -17,7 +17,7 @@ int cli_reload(int argc, char **argv)
         return 2;
     buf_init(&answer);
     int code = control_ask(a.config, "reload", &answer);
-    fwrite(answer.p, 1, answer.n, code == 0 ? stdout : stderr);
+    fprintf(code == 0 ? stdout : stderr, "%.*s", (int)answer.n, answer.n > 0 ? answer.p : "");
     if (answer.n > 0 && answer.p[answer.n - 1] != '\n')
         fputc('\n', code == 0 ? stdout : stderr);
     buf_deinit(&answer);
@@ -64,7 +64,7 @@ int cli_status(int argc, char **argv)
         return 2;
     buf_init(&answer);
     int code = control_ask(a.config, a.json ? "status" : "status-text", &answer);
-    fwrite(answer.p, 1, answer.n, code == 0 ? stdout : stderr);
+    fprintf(code == 0 ? stdout : stderr, "%.*s", (int)answer.n, answer.n > 0 ? answer.p : "");
     if (a.json && code == 0)
         putchar('\n');
     buf_deinit(&answer);

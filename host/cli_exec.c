@@ -171,7 +171,7 @@ static int exec_main(const char *function, int argc, char **argv)
     if (e.gen != NULL)
         run(&e, function, argc, argv);
     else
-        fwrite(faults.p, 1, faults.n, stderr);
+        fprintf(stderr, "%.*s", (int)faults.n, faults.n > 0 ? faults.p : "");
     buf_deinit(&faults);
     if (close_services(&e) != 0)
         return EXIT_LEAK;

@@ -101,7 +101,7 @@ static int report(const struct usage *u, bool json)
         buf_add_text(&out, "{\"key\":");
         json_quote(&out, slice_of(u->key));
         buf_printf(&out, ",\"month_tokens\":%lld,\"in_flight\":%lld}\n", u->spent, u->inflight);
-        fwrite(out.p, 1, out.n, stdout);
+        fprintf(stdout, "%.*s", (int)out.n, out.n > 0 ? out.p : "");
         buf_deinit(&out);
         return 0;
     }
@@ -147,7 +147,7 @@ int cli_usage(int argc, char **argv)
     struct generation *g = generation_load(&sv, a.config, true, &faults);
     const char *wrong = g != NULL ? redis_config(g, &c) : NULL;
     if (g == NULL) {
-        fwrite(faults.p, 1, faults.n, stderr);
+        fprintf(stderr, "%.*s", (int)faults.n, faults.n > 0 ? faults.p : "");
     } else if (wrong != NULL) {
         fprintf(stderr, "tollgate usage: %s\n", wrong);
     } else {
