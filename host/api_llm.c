@@ -109,7 +109,7 @@ static void on_cancel(void *arg)
 
 /* tg.llm.meter(ctx, options) → tokens to reserve; or nil, status, code, message, param of an error to answer. Waits for the
  * request's body, reads what it may cost, and makes the edits that bound and report it (a maximum of output, usage in
- * streams). 0 for a route whose API is not metered. */
+ * streams). 0 for a route whose API is not metered, and for a request without a body that is no POST. */
 static int llm_meter(lua_State *L)
 {
     struct exchange *x = api_exchange(L, 1);
@@ -122,6 +122,10 @@ static int llm_meter(lua_State *L)
     if (coding.p != NULL && !slice_ieq(coding, SLICE("identity")))
         return push_fault(L, 415, "unsupported_content_encoding",
             "A request body on this route must not be content-encoded: its cost could not be read.", NULL);
+    if (x->req.framing == FRAMING_NONE && !slice_eq(x->req.method, SLICE("POST"))) {
+        lua_pushinteger(L, 0); /* it asks for nothing that costs tokens */
+        return 1;
+    }
     if (x->body_done && exchange_want_whole(x, NULL, NULL))
         return inspect(L, x, o);
     struct task *task = task_check(L, "tg.llm.meter");

@@ -339,8 +339,13 @@ const struct generation *conn_generation(const struct conn *c)
 void conn_drain(struct conn *c)
 {
     c->draining = true;
+<<<<<<< HEAD
     if (c->x == NULL && !c->discarding) /* a request may be on its way already: it is answered */
         set_deadline(c, DRAIN_IDLE_MS);
+=======
+    if (c->x == NULL && !c->discarding) /* idle: nothing is owed that a reset could overtake */
+        conn_end(c, stream_queued(c->stream) > 0 ? HOW_FINISH : HOW_CLOSE);
+>>>>>>> main
 }
 
 void conn_abort(struct conn *c)

@@ -267,6 +267,7 @@ static int on_head(void *arg)
         return 0;
     }
     x->first_byte = loop_now(x->sv->loop);
+    x->origin_status = x->res.status;
     x->origin_keep_ms = reuse_keep_ms(&x->res.headers);
     x->source = SOURCE_ORIGIN;
     headers_remove_hop_by_hop(&x->res.headers);

@@ -17,7 +17,8 @@ enum {
     RESOLVE_TTL_MIN_S = 5,
     RESOLVE_TTL_MAX_S = 300,
     RESOLVE_RETRY_S = 1,     /* after a failed look-up */
-    RESOLVE_MAX_ADDRESSES = 8
+    RESOLVE_MAX_ADDRESSES = 8,
+    RESOLVE_NAMES = 1024     /* that are remembered; those used longest ago go first */
 };
 
 struct resolve_wait {
@@ -38,6 +39,7 @@ struct name {
     int n;              /* 0: never found */
     uint64_t fresh_until, retry_at;
     bool in_flight;
+    uint32_t deferred; /* waits that know their answer and hear of it later */
     struct resolve_wait *waits;
     char host[];
 };
@@ -52,7 +54,8 @@ struct watch {
 struct resolve {
     struct loop *loop;
     ares_channel channel;
-    struct name *names;
+    struct name *names; /* the one used last is first */
+    uint32_t nnames;
     struct watch *watches;
     struct resolve_wait *deferred;
     struct timer tick;
@@ -227,7 +230,6 @@ static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo 
     struct name *n = arg;
     struct resolve *r = n->r;
     (void)timeouts;
-    n->in_flight = false;
     r->in_flight--;
     if (status == ARES_EDESTRUCTION)
         return;
@@ -250,20 +252,43 @@ static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo 
         w->cb(w->arg, w->err == 0 ? &a : NULL, w->err);
         mem_free(w);
     }
+    n->in_flight = false; /* only now: a callback must not make it forgotten */
+}
+
+/* Forgets the name used longest ago that nobody waits for: plugins may ask for any number of hosts. */
+static void forget_one(struct resolve *r)
+{
+    struct name **victim = NULL;
+    for (struct name **link = &r->names; *link != NULL; link = &(*link)->next) {
+        if (!(*link)->in_flight && (*link)->waits == NULL && (*link)->deferred == 0)
+            victim = link;
+    }
+    if (victim == NULL)
+        return;
+    struct name *n = *victim;
+    *victim = n->next;
+    r->nnames--;
+    mem_free(n);
 }
 
 static struct name *name_of(struct resolve *r, const char *host)
 {
-    struct name *n = r->names;
-    while (n != NULL && strcasecmp(n->host, host) != 0)
-        n = n->next;
-    if (n == NULL) {
+    struct name **link = &r->names;
+    while (*link != NULL && strcasecmp((*link)->host, host) != 0)
+        link = &(*link)->next;
+    struct name *n = *link;
+    if (n != NULL) {
+        *link = n->next; /* to the front */
+    } else {
+        if (r->nnames >= RESOLVE_NAMES)
+            forget_one(r);
         n = mem_zalloc(sizeof *n + strlen(host) + 1);
         memcpy(n->host, host, strlen(host) + 1);
         n->r = r;
-        n->next = r->names;
-        r->names = n;
+        r->nnames++;
     }
+    n->next = r->names;
+    r->names = n;
     return n;
 }
 
@@ -299,6 +324,7 @@ static void on_wait_later(struct deferred *d)
     struct resolve_wait *w = CONTAINER(d, struct resolve_wait, later);
     struct address a;
     wait_unlink(w);
+    w->name->deferred--;
     if (w->err == 0 && w->name->n > 0) {
         a = w->name->addresses[0];
         set_port(&a, w->port);
@@ -320,6 +346,7 @@ struct resolve_wait *resolve_lookup(struct resolve *r, const char *host, int por
     w->later.run = on_wait_later;
     if (!n->in_flight && loop_now(r->loop) < n->retry_at) {
         w->err = UV_EAI_NONAME; /* it failed a moment ago */
+        n->deferred++;
         wait_link(w, &r->deferred);
         loop_defer(r->loop, &w->later, LOOP_COLLECT);
         return w;
@@ -332,6 +359,7 @@ struct resolve_wait *resolve_lookup(struct resolve *r, const char *host, int por
     }
     /* Answered at once (a hosts file): the caller still hears of it later. */
     w->err = n->n > 0 ? 0 : UV_EAI_NONAME;
+    n->deferred++;
     wait_link(w, &r->deferred);
     loop_defer(r->loop, &w->later, LOOP_COLLECT);
     return w;
@@ -340,6 +368,8 @@ struct resolve_wait *resolve_lookup(struct resolve *r, const char *host, int por
 void resolve_cancel(struct resolve_wait *w)
 {
     wait_unlink(w);
+    if (w->later.link != NULL)
+        w->name->deferred--;
     loop_undefer(w->r->loop, &w->later);
     mem_free(w);
 }

@@ -3,8 +3,10 @@
 #include "stream.h"
 
 #include <arpa/inet.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 
 #include "buf.h"
 #include "mem.h"
@@ -160,11 +162,26 @@ struct stream *stream_accept(struct loop *l, uv_stream_t *listener, int *err)
     return s;
 }
 
+/* A dial to a local port where nobody listens can be given that very port as its own and so meet itself: TCP allows it
+ * (RFC 9293, section 3.5, simultaneous open). It would keep the port from whoever wants to listen there. */
+static bool met_itself(const struct stream *s)
+{
+    struct sockaddr_storage us, peer;
+    int nus = sizeof us, npeer = sizeof peer;
+    memset(&us, 0, sizeof us);
+    memset(&peer, 0, sizeof peer);
+    return s->u.handle.type == UV_TCP && uv_tcp_getsockname(&s->u.tcp, (struct sockaddr *)&us, &nus) == 0
+        && uv_tcp_getpeername(&s->u.tcp, (struct sockaddr *)&peer, &npeer) == 0 && nus == npeer
+        && memcmp(&us, &peer, (size_t)nus) == 0;
+}
+
 static void on_connected(uv_connect_t *req, int err)
 {
     struct stream *s = req->data;
     if (s->closed || s->on_connect == NULL)
         return;
+    if (err == 0 && met_itself(s))
+        err = UV_ECONNREFUSED;
     void (*cb)(void *, int) = s->on_connect;
     s->on_connect = NULL;
     timer_stop(&s->deadline);
@@ -360,9 +377,14 @@ size_t stream_queued(const struct stream *s)
     return s->queued;
 }
 
+/* Without what the kernel holds: it reports room only by the third of its buffer, which may be megabytes. */
 uint64_t stream_sent(const struct stream *s)
 {
-    return s->written - uv_stream_get_write_queue_size(&s->u.stream);
+    int held = 0;
+    uv_os_fd_t fd;
+    if (uv_fileno(&s->u.handle, &fd) != 0 || ioctl(fd, SIOCOUTQ, &held) != 0)
+        held = 0;
+    return s->written - uv_stream_get_write_queue_size(&s->u.stream) - (uint64_t)held;
 }
 
 /* --- a polite end --- */

@@ -57,7 +57,7 @@ void stream_write(struct stream *s, struct slice bytes);
 void stream_writev(struct stream *s, const struct slice *bytes, unsigned n);
 /* Bytes that were written by the caller and not taken by the socket yet. */
 size_t stream_queued(const struct stream *s);
-/* Bytes handed to the socket so far; to tell a slow peer from one that takes nothing. */
+/* Bytes that the peer has taken so far; to tell a slow one from one that takes nothing. */
 uint64_t stream_sent(const struct stream *s);
 
 /* Ends: closes once what is queued has been written, or after `linger_ms`; the peer's further bytes are read

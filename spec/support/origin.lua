@@ -73,7 +73,7 @@ local function serve_one(self, conn)
   while not req.complete and not conn.closed do
     if not req:read() then break end
   end
-  return keeps_alive(req) and not conn.handle:is_closing()
+  return req.complete and keeps_alive(req) and not conn.handle:is_closing()
 end
 
 local function serve(self, conn)

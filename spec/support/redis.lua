@@ -130,7 +130,7 @@ local function launch(self)
     "--appendonly", self.persist and "yes" or "no", "--loglevel", "warning" }
   if self.password then args[#args + 1], args[#args + 2] = "--requirepass", self.password end
   for _, arg in ipairs(self.args) do args[#args + 1] = arg end
-  self.process = process.start { cmd = "redis-server", args = args, cwd = self.dir, scope = self.scope }
+  self.process = process.start { cmd = "redis-server", args = args, cwd = self.dir, scope = self.scope, env = self.env }
   self.pid = self.process.pid
   self.conn = nil
   loop.wait_for(function() return answers(self) end, "redis-server")
@@ -148,17 +148,22 @@ end
 --- Stops and starts it again on the same port and socket.
 function Redis:restart()
   self:stop()
-  if not launch(self) then error("redis-server ended: " .. self.process:out() .. self.process:err(), 2) end
+  -- A connection of somebody, even one that was meant for this server, may have the port meanwhile as its own.
+  for attempt = 1, 20 do
+    if launch(self) then return end
+    if attempt == 20 then error("redis-server ended: " .. self.process:out() .. self.process:err(), 2) end
+    loop.sleep(100)
+  end
 end
 
 --- Starts a server.
--- @param options password, persist, args (further arguments of redis-server, e.g. { "--maxmemory", "2mb" })
+-- @param options password, persist, args (further arguments of redis-server, e.g. { "--maxmemory", "2mb" }), env
 -- @return r: .port, .socket, .url, .unix_url, .pid, .dir and the methods above
 function M.start(options)
   options = options or {}
   local dir = files.tmpdir()
   local self = setmetatable({ dir = dir, socket = dir .. "/redis.sock", args = options.args or {},
-    scope = loop.scope(), password = options.password, persist = options.persist }, Redis)
+    scope = loop.scope(), password = options.password, persist = options.persist, env = options.env }, Redis)
   -- Another process may take the port that was free.
   for attempt = 1, 3 do
     self.port = files.free_port()

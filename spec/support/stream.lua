@@ -122,10 +122,12 @@ end
 function Stream:send(bytes, limit_ms)
   if self.handle:is_closing() then return nil, "closed" end
   return loop.wait(function(resume)
-    self.handle:write(bytes, loop.callback(function(err)
+    -- A handle that has met an error refuses at once, and then calls nobody.
+    local request, refused = self.handle:write(bytes, loop.callback(function(err)
       if err then return resume(nil, name_of(err)) end
       resume(true)
     end))
+    if not request then resume(nil, name_of(refused)) end
   end, limit_ms or self.limit_ms)
 end
 Stream.write = Stream.send

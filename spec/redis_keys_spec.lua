@@ -1,0 +1,196 @@
+-- The table of keys in scripts/README.md against a live Redis: while requests of every kind run, all keys are
+-- read again and again. Every key found must be of a listed name, with the listed type and lifetime, and
+-- every listed name must have been found. So the page can neither lag behind the code nor promise more.
+local support = require "spec.support"
+local async = support.async
+
+local SECONDS = { second = 1, minute = 60, hour = 3600, h = 3600, day = 86400 }
+local RATE, BURST = 20, 40
+local SLACK = 60     -- seconds that a key may be old when it is looked at
+
+local PART = "[^:{}%z\1-\32]+"     -- what a part may hold, once it is encoded
+
+-- "q:rps:{keyId}" → a Lua pattern.
+local function pattern_of(name)
+  local parts = name:gsub("{(%w+)}", function(part) return part == "yyyyMM" and ("%d"):rep(6) or PART end)
+  return "^" .. parts .. "$"
+end
+
+-- The kind that a cell begins with, and the fields of a hash.
+local function type_of(cell)
+  local kind, fields = cell:match("^%a+"), {}
+  for field in cell:gmatch("`([%a_]+)`") do fields[field] = true end
+  return kind, kind == "hash" and fields or nil
+end
+
+-- Seconds: "40 days, …", "5 minutes, …", or "2 × the bucket's window".
+local function lifetime_of(cell)
+  local number, unit = cell:match("^(%d+) (%a-)s?%f[^%a]")
+  if number and SECONDS[unit] then return number * SECONDS[unit] end
+  local windows = cell:match("^(%d+) × the bucket's window")
+  return assert(windows, "a lifetime that this spec cannot read: " .. cell) * BURST / RATE
+end
+
+local function listed()
+  local rows = {}
+  for line in assert(support.read_file("scripts/README.md")):gmatch("[^\n]+") do
+    local name, kind, _, lifetime = line:match("^| `([%w:]+:{[^`]*)` | (.-) | (.-) | (.-) |")
+    if name then
+      local row = { name = name, pattern = pattern_of(name), lifetime = lifetime_of(lifetime), found = 0 }
+      row.kind, row.fields = type_of(kind)
+      rows[#rows + 1] = row
+    end
+  end
+  assert(#rows > 0, "scripts/README.md has no table of keys")
+  return rows
+end
+
+local function row_of(rows, key)
+  local found
+  for _, row in ipairs(rows) do
+    if key:match(row.pattern) then
+      assert(not found, key .. " is of two listed names")
+      found = row
+    end
+  end
+  return assert(found, key .. " is not in scripts/README.md")
+end
+
+local checks = {
+  integer = function(entry)
+    assert.equal("string", entry.type)
+    assert.matches("^%-?%d+$", entry.value)
+  end,
+  set = function(entry) assert.equal("set", entry.type) end,
+  hash = function(entry, row)
+    assert.equal("hash", entry.type)
+    for field, value in pairs(entry.value) do
+      assert(row.fields[field], "a field that is not listed: " .. field)
+      assert(tonumber(value), field .. " is no number: " .. value)
+    end
+    for field in pairs(row.fields) do assert(entry.value[field], "the field is missing: " .. field) end
+  end,
+}
+
+-- A closed reservation keeps its -1 as long as the settlement table says, the longest of it 24 h.
+local function longest(row, entry)
+  return entry.value == "-1" and 86400 or row.lifetime
+end
+
+local function check_one(row, key, entry)
+  row.found = row.found + 1
+  assert(checks[row.kind], "a type that this spec cannot read: " .. row.kind)(entry, row)
+  local limit = longest(row, entry) * 1000
+  assert(entry.expires_at > 0, key .. " has no lifetime")
+  assert(entry.pttl <= limit, ("%s lives for %d ms, longer than listed"):format(key, entry.pttl))
+  if entry.value == "-1" then return end
+  assert(entry.pttl > limit - SLACK * 1000, ("%s lives for %d ms, shorter than listed"):format(key, entry.pttl))
+end
+
+local function check(rows, dump)
+  for key, entry in pairs(dump) do
+    local row = row_of(rows, key)
+    -- One that was there when names were read may be gone (-2) when its value is.
+    if entry.bytes and entry.expires_at ~= -2 and entry.pttl ~= -2 then check_one(row, key, entry) end
+  end
+end
+
+local CHAT = "/v1/chat/completions"
+
+local function post(gw, secret, more)
+  local body = { model = "m", max_tokens = 10, messages = { { role = "user", content = "Hello!" } } }
+  for name, value in pairs(more or {}) do body[name] = value end
+  return { path = CHAT, headers = { authorization = "Bearer " .. secret }, body = body, port = gw.port }
+end
+
+local function start(redis)
+  local origin = support.chat_origin { each = function(_, body)
+    if body.model == "stall" then return { stall_after = 2 } end
+    if body.model == "error" then return { error = { message = "no" } } end
+    if body.model == "cut" then return { cut_after = 2 } end
+    return {}
+  end }
+  return support.gateway {
+    files = { ["keys.jsonl"] = support.keys {
+      { id = "all", secret = "all", rps = RATE, burst = BURST, monthly_tokens = 100000, concurrency = 3 },
+      { id = "a:b {c}", secret = "odd", rps = RATE, burst = BURST, monthly_tokens = 100000, concurrency = 1 },
+      { id = "poor", secret = "poor", monthly_tokens = 1 },
+    } },
+    config = {
+      redis = redis.url,
+      routes = {
+        { name = "chat", path = CHAT, targets = { { url = origin.url } },
+          plugins = { auth = { keys = "keys.jsonl" }, quota = {} } },
+        { name = "plain", path = "/plain", targets = { { url = origin.url } },
+          plugins = { quota = { rps = RATE, burst = BURST, concurrency = 2 } } },
+      },
+    },
+  }
+end
+
+-- Requests of every kind, and a stream of each key that stays open; returns the connections of those.
+local function run_all(gw)
+  local open = {}
+  for i, secret in ipairs { "all", "odd" } do
+    assert.equal(200, gw:request(post(gw, secret)).status)
+    assert.equal(200, gw:request(post(gw, secret, { stream = true })).status)
+    assert.equal(500, gw:request(post(gw, secret, { model = "error" })).status)
+    gw:request(post(gw, secret, { model = "cut", stream = true }))
+    local conn = gw:connect()
+    conn:send_request(post(gw, secret, { model = "stall", stream = true }))
+    assert.equal(200, conn:read_head().status)
+    open[i] = conn
+  end
+  assert.equal(429, gw:request(post(gw, "odd")).status)     -- its only slot is taken
+  assert.equal(429, gw:request(post(gw, "poor")).status)
+  assert.equal(401, gw:request(post(gw, "unknown")).status)
+  gw:request { path = "/plain" }
+  return open
+end
+
+local function found_all(rows)
+  for _, row in ipairs(rows) do assert(row.found > 0, row.name .. " is listed and was never found") end
+end
+
+local function full_run()
+  local rows, redis = listed(), support.redis()
+  local gw = start(redis)
+  local watching, samples = true, 0
+  local watcher = support.spawn(function()
+    while watching do
+      check(rows, redis:dump { pttl = true })
+      samples = samples + 1
+      support.sleep(2)
+    end
+  end)
+  local open = run_all(gw)
+  assert(next(redis:dump { pattern = "q:conc:*" }))
+  -- One of the streams loses its lease, and is settled from what the gateway remembers.
+  local held = support.wait_for(function()
+    local keys = redis:must("KEYS", "q:reserved:*")
+    return #keys == 2 and keys
+  end, "the reservations of the two streams alone")
+  redis:must("DEL", held[1])
+  for _, conn in ipairs(open) do conn:close() end
+  gw:wait_access(14)
+  support.wait_for(function()
+    local left = redis:must("KEYS", "q:reserved:*")
+    return #left == 1 and redis:must("GET", left[1]) == "-1" and #redis:must("KEYS", "q:conc:*") == 0
+  end, "the settlements")
+  watching = false
+  watcher:join(5000)
+  check(rows, redis:dump { pttl = true })
+  assert.is_true(samples > 0)
+  found_all(rows)
+  return redis
+end
+
+describe("the keys in Redis", function()
+  it("are those that scripts/README.md lists, with their types and lifetimes", async(function()
+    local redis = full_run()
+    assert.equal(1, redis:must("EXISTS", "q:rps:all"))
+    assert.equal(1, redis:must("EXISTS", "q:rps:a%3Ab%20%7Bc%7D"))
+    assert.equal(1, redis:must("EXISTS", "q:rps:route%3Aplain"))
+    assert.equal(0, #redis:must("KEYS", "*poor*"))
+  end))
+end)
