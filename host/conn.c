@@ -294,8 +294,8 @@ static void on_drain(void *arg)
 static void on_read_deadline(struct timer *t)
 {
     struct conn *c = CONTAINER(t, struct conn, read_timer);
-    if (c->x == NULL) { /* idle, or slow with a body that nobody wants */
-        conn_end(c, HOW_FINISH);
+    if (c->x == NULL) { /* idle (nothing is owed that a reset could overtake), or slow with a body that nobody wants */
+        conn_end(c, c->draining && !c->discarding && stream_queued(c->stream) == 0 ? HOW_CLOSE : HOW_FINISH);
     } else if (c->begun) {
         c->broken = true;
         exchange_body_timeout(c->x);
@@ -339,13 +339,8 @@ const struct generation *conn_generation(const struct conn *c)
 void conn_drain(struct conn *c)
 {
     c->draining = true;
-<<<<<<< HEAD
     if (c->x == NULL && !c->discarding) /* a request may be on its way already: it is answered */
         set_deadline(c, DRAIN_IDLE_MS);
-=======
-    if (c->x == NULL && !c->discarding) /* idle: nothing is owed that a reset could overtake */
-        conn_end(c, stream_queued(c->stream) > 0 ? HOW_FINISH : HOW_CLOSE);
->>>>>>> main
 }
 
 void conn_abort(struct conn *c)

@@ -104,6 +104,7 @@ struct exchange {
     int origin_failure;            /* the connection failed while plugins wait */
     int let_go;                    /* while feeding: what to do with the connection behind it */
     uint64_t origin_keep_ms;       /* how long the origin keeps it idle; 0: not said */
+    int origin_status;             /* as it came; a plugin may change res.status. 0: no head came */
     uint64_t origin_limit_ms;      /* of the current wait, for the log */
 
     /* the answer */
