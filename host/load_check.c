@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "log.h"
-#include "paths.h"
 
 static void note(struct snapshot *s, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -82,19 +81,6 @@ static void note_hooks(struct snapshot *s, struct generation *g)
     lua_pop(L, 2);
 }
 
-/* The scripts that the host itself sends to Redis. */
-static void record_scripts(struct snapshot *s)
-{
-    static const char *const names[] = { "admit", "settle", "heal" };
-    char home[PATH_MAX], path[PATH_MAX + 64];
-    struct slice ignored;
-    paths_home(home, sizeof home);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/scripts/redis/%s.lua", home, names[i]);
-        snapshot_file(s, path, &ignored);
-    }
-}
-
 static int run(struct services *sv, const char *config, int out, struct buf *faults)
 {
     struct generation *g = generation_load(sv, config, false, faults);
@@ -103,7 +89,6 @@ static int run(struct services *sv, const char *config, int out, struct buf *fau
     if (shared_new(&sv->shared, SHARED_SIZE_MIN) != 0 || generation_start(g, NULL, faults) != 0)
         return -1;
     generation_stop(g);
-    record_scripts(g->snapshot);
     load_check_note(g);
     note_hooks(g->snapshot, g);
     int err = snapshot_write(g->snapshot, out);

@@ -85,6 +85,7 @@ function M.load(gw, options)
         end
         support.sleep(options.pause or 2)
       end
+      if conn then conn:close() end
     end)
   end
   return function()
