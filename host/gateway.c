@@ -137,6 +137,8 @@ void gateway_quarantine_lift(struct gateway *gw)
 
 static void close_all(struct gateway *gw)
 {
+    if (gw->on_closing != NULL)
+        gw->on_closing(gw);
     if (gw->pending != NULL) {
         generation_stop(gw->pending);
         generation_release(gw->pending);
@@ -146,12 +148,16 @@ static void close_all(struct gateway *gw)
         generation_stop(gw->current);
     if (gw->sv.quota != NULL)
         quota_free(gw->sv.quota);
+    gw->sv.quota = NULL;
     if (gw->sv.rds != NULL)
         rds_free(gw->sv.rds);
+    gw->sv.rds = NULL;
     if (gw->server != NULL)
         server_free(gw->server);
+    gw->server = NULL;
     if (gw->current != NULL)
         generation_release(gw->current);
+    gw->current = NULL;
     fetch_client_free(gw->sv.fetch);
     upstream_free(gw->sv.upstream);
     resolve_free(gw->sv.resolve);

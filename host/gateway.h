@@ -27,6 +27,7 @@ struct gateway {
     bool ending, fetches_cut;
     bool redis_refused;            /* it may evict what limits depend on */
     void (*on_refused)(struct gateway *gw); /* this Redis must not be used: to be drained */
+    void (*on_closing)(struct gateway *gw); /* the last moment to look at figures; may be NULL */
     void (*on_end)(struct gateway *gw);     /* the drain is over, all is closed */
 };
 

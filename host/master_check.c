@@ -154,7 +154,7 @@ void check_ended(struct check *c, int status)
 struct check *check_start(struct master *m, const char *exe, uint64_t limit_ms, uint64_t memory,
     void (*on_done)(struct master *m, int fd, struct slice faults))
 {
-    int ends[2], out = memfd_create("tollgate snapshot", MFD_CLOEXEC);
+    int ends[2], out = memfd_create("tollgate snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (out < 0 || pipe2(ends, O_CLOEXEC) != 0) {
         log_error("load: %s", strerror(errno));
         return NULL;

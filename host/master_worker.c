@@ -225,8 +225,8 @@ static void judge(struct master *m, struct member *w, int status)
     slot->connections = slot->exchanges = 0;
     slot->redis_usable = 0;
     slot->mark = 0;
-    if (code == WORKER_LEAK)
-        m->code = WORKER_LEAK;
+    if (code == WORKER_LEAK || (code > 0 && m->ending && m->code == 0))
+        m->code = code == WORKER_LEAK ? WORKER_LEAK : 1; /* its end is our end: whoever watches us should know */
     if (code != 0 && !(m->ending && code < 0 && w->kill_at != 0))
         say_how(w, status);
     if (w->interrupted != 0)

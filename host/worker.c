@@ -140,10 +140,15 @@ static void on_beat(struct timer *t)
 
 /* --- the end --- */
 
+static void on_gateway_closing(struct gateway *gw)
+{
+    show(CONTAINER(gw, struct worker, gw));
+}
+
 static void on_gateway_end(struct gateway *gw)
 {
     struct worker *w = CONTAINER(gw, struct worker, gw);
-    show(w);
+    uv_prepare_stop(&w->turn);
     control_free(w->control);
     uv_close((uv_handle_t *)&w->turn, NULL);
     timer_deinit(&w->loop, &w->beat);
@@ -309,6 +314,7 @@ static int start(struct worker *w, int control_fd)
     w->quota_base = w->slot->quota;
     w->quota_base.pending = 0;
     w->gw.sv.watch.mark = &w->slot->mark;
+    w->gw.on_closing = on_gateway_closing;
     w->gw.on_end = on_gateway_end;
     w->gw.on_refused = on_refused;
     w->control = control_new(&w->loop, control_fd, &events, w);
