@@ -75,7 +75,10 @@ static void commit(struct master *m)
 {
     char line[128];
     struct plan *p = m->next;
+    enum log_level level;
     m->next = NULL;
+    if (log_level_of(plan_text(p, "log.level"), &level) == 0)
+        log_set_level(level);
     snprintf(line, sizeof line, "switch %" PRIu64, p->number);
     master_send_all(m, line);
     master_guard_lift(m);

@@ -1,16 +1,9 @@
-/* See worker.h.
- *
- * It accepts on the sockets of its own place, and on those of another place while nobody serves that or its worker's beat is stale, so
- * neither a death nor a stuck loop keeps a connection waiting.
- *
- * The master asks a stuck loop to let go by SIGUSR1: its handler sets a hook that raises in whatever Lua runs, so an interpreted loop becomes an
- * error of its request. The hook does not fire in compiled code or in a long C call; then the master kills. */
+/* See worker.h: what the master says, what the master sees, and the end. worker_accept.c says on which sockets connections are accepted,
+ * worker_signal.c what signals do. */
 #include "worker.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <lauxlib.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,40 +11,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "control.h"
-#include "gateway.h"
 #include "log.h"
 #include "mem.h"
-#include "zone.h"
+#include "worker_internal.h"
 
-enum { BEAT_MS = 50, STALE_MS = 250, ROOM_MS = 20, ORPHAN_ALARM_S = 2, ORPHAN_GRACE_S = 6 };
+enum { BEAT_MS = 50, ROOM_MS = 20, ORPHAN_GRACE_S = 6 };
 
 #define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
-
-struct worker {
-    struct loop loop;
-    struct gateway gw;
-    struct control *control;
-    struct zone *zone;
-    struct zone_slot *slot;
-    struct quota_stats quota_base; /* of those that had the slot before */
-    uv_prepare_t turn;
-    struct timer beat;
-    uint64_t turns;
-    volatile uint64_t interrupted; /* the turn in which SIGUSR1 came, + 1 */
-    unsigned place, places, naddresses;
-    uint32_t limit;                /* of connections */
-    int *fds;                      /* naddresses * places */
-    struct listener **listeners;   /* likewise */
-    struct timer room;             /* a load waits for an old generation's end */
-    int waiting_fd;
-    uint64_t waiting_number;
-    uint64_t drain_ms;
-    bool serving;
-    int code;
-};
-
-static struct worker *the_worker; /* for signal handlers */
 
 /* --- the slot --- */
 
@@ -60,19 +26,6 @@ static void add_quota(struct quota_stats *out, const struct quota_stats *base, c
     const uint64_t *a = (const uint64_t *)base, *b = (const uint64_t *)q;
     for (size_t i = 0; i < sizeof *out / sizeof *a; i++)
         ((uint64_t *)out)[i] = a[i] + b[i];
-}
-
-static void show(struct worker *w)
-{
-    struct zone_slot *s = w->slot;
-    struct gateway *gw = &w->gw;
-    s->beat = zone_now();
-    s->counters = gw->sv.counters;
-    s->connections = gw->server != NULL ? server_connections(gw->server) : 0;
-    s->exchanges = gw->sv.exchanges;
-    s->generations = gw->sv.ngenerations;
-    if (gw->sv.quota != NULL)
-        add_quota(&s->quota, &w->quota_base, quota_stats(gw->sv.quota));
 }
 
 static void show_redis(struct worker *w)
@@ -84,49 +37,25 @@ static void show_redis(struct worker *w)
     w->slot->redis_usable = usable;
 }
 
+void worker_show(struct worker *w)
+{
+    struct zone_slot *s = w->slot;
+    struct gateway *gw = &w->gw;
+    s->beat = zone_now();
+    s->counters = gw->sv.counters;
+    s->connections = gw->server != NULL ? server_connections(gw->server) : 0;
+    s->exchanges = gw->sv.exchanges;
+    s->generations = gw->sv.ngenerations;
+    if (gw->sv.quota != NULL)
+        add_quota(&s->quota, &w->quota_base, quota_stats(gw->sv.quota));
+    show_redis(w);
+}
+
 static void on_turn(uv_prepare_t *h)
 {
     struct worker *w = h->data;
     w->turns++;
-    show(w);
-    show_redis(w);
-}
-
-/* --- accepting --- */
-
-static bool stale(struct worker *w, unsigned place)
-{
-    const struct zone_slot *s = zone_at(w->zone, place);
-    return s == NULL || zone_now() - s->beat > STALE_MS;
-}
-
-static void accept_where_due(struct worker *w)
-{
-    for (unsigned i = 0; i < w->places && w->serving; i++) {
-        bool due = i == w->place || stale(w, i);
-        for (unsigned a = 0; a < w->naddresses; a++) {
-            struct listener *ln = w->listeners[a * w->places + i];
-            if (!due)
-                server_accept_stop(ln);
-            else if (server_accept_start(ln) != 0 && i == w->place)
-                log_error("worker %u: cannot accept", w->place);
-        }
-    }
-}
-
-static void serve(struct worker *w)
-{
-    unsigned n = w->naddresses * w->places;
-    if (w->serving)
-        return;
-    w->listeners = mem_zalloc((n + 1) * sizeof *w->listeners);
-    for (unsigned i = 0; i < n; i++)
-        w->listeners[i] = server_listener(w->gw.server, w->fds[i], w->limit, exchange_begin);
-    w->serving = true;
-    show(w);
-    show_redis(w);
-    w->slot->state = ZONE_SERVING;
-    accept_where_due(w);
+    worker_show(w);
 }
 
 static void on_beat(struct timer *t)
@@ -135,14 +64,14 @@ static void on_beat(struct timer *t)
     timer_set(&w->loop, t, BEAT_MS);
     if (w->gw.current != NULL)
         w->slot->lua_bytes = (uint64_t)lua_gc(w->gw.current->L, LUA_GCCOUNT, 0) * 1024;
-    accept_where_due(w);
+    worker_accept(w);
 }
 
 /* --- the end --- */
 
 static void on_gateway_closing(struct gateway *gw)
 {
-    show(CONTAINER(gw, struct worker, gw));
+    worker_show(CONTAINER(gw, struct worker, gw));
 }
 
 static void on_gateway_end(struct gateway *gw)
@@ -238,7 +167,7 @@ static void on_message(void *arg, struct slice text, int fd)
     } else if (strcmp(verb, "switch") == 0 && pending) {
         gateway_switch(&w->gw);
         w->slot->generation = number;
-        serve(w);
+        worker_serve(w);
         control_send(w->control, -1, "serving %" PRIu64, number);
     } else if (strcmp(verb, "drop") == 0 && pending) {
         gateway_drop(&w->gw);
@@ -255,52 +184,6 @@ static void on_message(void *arg, struct slice text, int fd)
     } else if (strcmp(verb, "lift") == 0) {
         gateway_quarantine_lift(&w->gw);
     }
-}
-
-/* --- signals --- */
-
-static void raise_hook(lua_State *L, lua_Debug *ar)
-{
-    (void)ar;
-    lua_sethook(L, NULL, 0, 0);
-    if (the_worker->interrupted == the_worker->turns + 1) /* else that Lua ended before the hook could fire */
-        luaL_error(L, "the watchdog interrupts this code: it has kept the worker from serving for too long");
-}
-
-/* As luajit's own interpreter does on SIGINT; lua_sethook may be called from a handler. */
-static void on_interrupt(int signum)
-{
-    struct worker *w = the_worker;
-    lua_State *L = w->gw.sv.watch.running;
-    (void)signum;
-    if (L == NULL)
-        return;
-    w->interrupted = w->turns + 1;
-    lua_sethook(L, raise_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
-}
-
-/* The master died (PR_SET_PDEATHSIG). A loop that turns sees the control channel end and takes over; a stuck one ends by the alarm. */
-static void on_orphaned(int signum)
-{
-    (void)signum;
-    alarm(ORPHAN_ALARM_S);
-}
-
-static void handle(int signum, void (*handler)(int))
-{
-    struct sigaction sa = { .sa_flags = SA_RESTART };
-    sa.sa_handler = handler;
-    sigaction(signum, &sa, NULL);
-}
-
-static void handle_signals(void)
-{
-    handle(SIGPIPE, SIG_IGN);
-    handle(SIGHUP, SIG_IGN);
-    handle(SIGINT, SIG_IGN);
-    handle(SIGUSR2, SIG_IGN);
-    handle(SIGUSR1, on_interrupt);
-    handle(SIGTERM, on_orphaned);
 }
 
 /* --- the start --- */
@@ -367,10 +250,9 @@ int worker_main(int argc, char **argv)
         log_error("worker: this command is for the gateway's own use");
         return 2;
     }
-    the_worker = w;
     w->slot = zone_slot(w->zone, (unsigned)atoi(argv[3]));
     show_start(w);
-    handle_signals();
+    worker_signals(w);
     if (start(w, atoi(argv[4])) != 0)
         return 1;
     loop_run(&w->loop);
