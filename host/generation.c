@@ -225,7 +225,7 @@ struct generation *generation_load_from(struct services *sv, const char *path, s
 
 struct generation *generation_bare(struct services *sv, struct buf *faults)
 {
-    struct generation *g = generation_new(sv, snapshot_new(), 1);
+    struct generation *g = generation_new(sv, NULL, 1);
     g->settings.parse = (struct parse_limits){ .head = 16384, .url = 8192, .fields = 100 };
     if (open_state(g, faults)) {
         api_open_process(g->L);

@@ -49,7 +49,7 @@ struct generation {
     uint32_t refs;
     bool stopped;
     uint64_t number;
-    struct snapshot *snapshot;   /* what it is loaded from */
+    struct snapshot *snapshot;   /* what it is loaded from; NULL for a bare one */
     struct generation *next, **link; /* in services.generations */
     lua_State *L;
     struct task_pool tasks;

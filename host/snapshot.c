@@ -42,6 +42,8 @@ struct snapshot *snapshot_new(void)
 
 void snapshot_free(struct snapshot *s)
 {
+    if (s == NULL)
+        return;
     while (s->first != NULL) {
         struct entry *e = s->first;
         s->first = e->next;

@@ -16,7 +16,7 @@ enum { SNAPSHOT_HEX = 65 };
 struct snapshot *snapshot_new(void);
 /* Maps one that snapshot_write wrote; the descriptor stays the caller's. NULL where it is damaged. */
 struct snapshot *snapshot_read_fd(int fd);
-void snapshot_free(struct snapshot *s);
+void snapshot_free(struct snapshot *s); /* NULL is allowed */
 
 /* A file's bytes, borrowed from s, with a NUL behind them. 0, or a negative UV_E*. */
 int snapshot_file(struct snapshot *s, const char *path, struct slice *out);

@@ -29,7 +29,7 @@ local function descriptors(pid)
 end
 
 local function figures(gw)
-  support.wait_for(function() 
+  support.wait_for(function()
     local worker = gw:status().workers[1]
     return worker.generations == 1 and worker.connections == 0
   end, "the end of old generations and of connections", 10000)
