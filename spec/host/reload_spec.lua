@@ -95,7 +95,26 @@ describe("reload", function()
     assert.equal("one", (rig.body(gw)))
   end))
 
-  it("reads keys and modules again", async(function()
+  it("reads key files again, and refuses one with a fault", async(function()
+    local function record(id) return support.encode { id = id, secret_sha256 = support.sha256("secret-" .. id) } .. "\n" end
+    local gw = rig.start { config = { reload = quiet,
+      routes = { { name = "all", path = "/*", plugins = { auth = { keys = "keys.jsonl" }, answer = {} } } } },
+      files = { ["keys.jsonl"] = record "a" } }
+    local function status(id) return gw:request { path = "/", headers = { ["x-api-key"] = "secret-" .. id } }.status end
+    assert.equal(200, status "a")
+    assert.equal(401, status "b")
+    gw:write("keys.jsonl", record "a" .. "{}\n")
+    local run = gw:command("reload")
+    assert.equal(1, run.code)
+    assert.matches("keys.jsonl:2: ", run.err)
+    assert.equal(200, status "a")
+    gw:write("keys.jsonl", record "b")
+    assert.equal(0, gw:command("reload").code)
+    assert.equal(401, status "a")
+    assert.equal(200, status "b")
+  end))
+
+  it("reads modules again", async(function()
     local gw = rig.start { config = { reload = quiet }, plugin = rig.plugin("x", 'do return 200, require("words").word end'),
       files = { ["plugins/words.lua"] = 'return { word = "red" }' } }
     assert.equal("red", (rig.body(gw)))
