@@ -3,6 +3,7 @@
  * with weak keys. */
 #include "api.h"
 #include "keystore.h"
+#include "snapshot.h"
 
 static const char STORE[] = "tollgate.keys";
 
@@ -129,6 +130,19 @@ static int store_gc(lua_State *L)
     return 0;
 }
 
+/* What a configuration is made of is read once, with it; a file that is run by itself reads the disk. */
+static struct keystore *open_store(struct generation *g, const char *path, struct buf *fault)
+{
+    struct slice text;
+    if (g == NULL || g->snapshot == NULL)
+        return keystore_open(path, fault);
+    int err = snapshot_file(g->snapshot, path, &text);
+    if (err == 0)
+        return keystore_parse(text, path, fault);
+    buf_printf(fault, "%s: cannot be read: %s", path, strerror(-err));
+    return NULL;
+}
+
 /*** Loads a file of key records, all or nothing.
  * @function tg.keys.open
  * @tparam string path relative to the working directory
@@ -148,7 +162,7 @@ static int keys_open(lua_State *L)
     lua_setfenv(L, -2);
     struct buf fault;
     buf_init(&fault);
-    *store = keystore_open(path, &fault);
+    *store = open_store(api_generation(L), path, &fault);
     if (*store != NULL) {
         buf_deinit(&fault);
         return 1;

@@ -5,6 +5,7 @@
 #include "api.h"
 #include "log.h"
 #include "mem.h"
+#include "zone.h"
 
 #define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 static const char TIMER[] = "tollgate.timer";
@@ -17,6 +18,7 @@ struct timer_entry {
     uint64_t every_ms; /* 0: once */
     int fn;
     bool stopping;     /* it stopped itself */
+    uint64_t mark;     /* of the code that made it */
     struct timer_entry **owner; /* the Lua object's pointer, emptied at the end */
 };
 
@@ -109,6 +111,7 @@ static void on_due(struct timer *t)
     if (e->task != NULL)
         return;
     e->task = task_new(&e->g->tasks, on_settled, e);
+    task_set_mark(e->task, e->mark);
     lua_rawgeti(task_lua(e->task), LUA_REGISTRYINDEX, e->fn);
     enum task_outcome outcome = task_call(e->task, 0);
     if (outcome != TASK_WAITS)
@@ -134,6 +137,8 @@ static int timer_new(lua_State *L, bool repeat, const char *what)
     e->g = g;
     e->owner = owner;
     e->every_ms = repeat ? ms : 0;
+    uint64_t mark = task_mark(g->tasks.current);
+    e->mark = zone_mark(g->number, zone_mark_route(mark), zone_mark_hook(mark), MARK_TIMER);
     e->timer.cb = on_due;
     lua_pushvalue(L, 2);
     e->fn = generation_ref(g, L);

@@ -6,21 +6,43 @@
 #include <string.h>
 
 #include "cli_args.h"
+#include "control_client.h"
 #include "generation.h"
 #include "json.h"
 #include "key_record.h"
 #include "keystore.h"
-#include "worker.h"
+#include "load_check.h"
+#include "master.h"
 
 int cli_run(int argc, char **argv)
 {
     struct cli_args a;
     if (cli_args_parse(&a, "run", argc, argv, 0, 0) != 0)
         return 2;
-    return worker_run(a.config);
+    return master_run(a.config);
 }
 
 /* --- check --- */
+
+/* Says which keys a running gateway would not take without a restart. */
+static void check_restart(const char *config, struct generation *g)
+{
+    struct buf running, here;
+    buf_init(&running);
+    buf_init(&here);
+    if (control_try(config, "restart-keys", &running) == 0) {
+        load_check_note(g);
+        plan_restart_lines(g->snapshot, &here);
+        buf_add(&running, "", 1);
+        buf_add(&here, "", 1);
+        for (char *line = here.n > 0 ? strtok(here.p, "\n") : NULL; line != NULL; line = strtok(NULL, "\n")) {
+            if (strstr(running.p, line) == NULL)
+                printf("%.*s: needs a restart of the gateway that runs\n", (int)strcspn(line, " "), line);
+        }
+    }
+    buf_deinit(&running);
+    buf_deinit(&here);
+}
 
 int cli_check(int argc, char **argv)
 {
@@ -39,6 +61,8 @@ int cli_check(int argc, char **argv)
             generation_print(g, &text);
         else
             buf_printf(&text, "%s: %u routes, no faults\n", a.config, g->nroutes);
+        if (!a.print)
+            check_restart(a.config, g);
         g->stopped = true; /* nothing was started */
         generation_release(g);
     }

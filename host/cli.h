@@ -3,6 +3,9 @@
 #ifndef TOLLGATE_CLI_H
 #define TOLLGATE_CLI_H
 
+int cli_reload(int argc, char **argv);
+int cli_upgrade(int argc, char **argv);
+int cli_status(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_check(int argc, char **argv);
 int cli_usage(int argc, char **argv);

@@ -13,7 +13,6 @@
 #include "log.h"
 #include "paths.h"
 #include "rds.h"
-#include "worker.h"
 
 enum { EXIT_LEAK = 70 };
 
@@ -175,7 +174,7 @@ static int exec_main(const char *function, const char *redis, const char *first,
     if (e.gen != NULL)
         run(&e, function, first, argc, argv);
     else
-        fwrite(faults.p, 1, faults.n, stderr);
+        fprintf(stderr, "%.*s", (int)faults.n, faults.n > 0 ? faults.p : "");
     buf_deinit(&faults);
     if (close_services(&e) != 0)
         return EXIT_LEAK;

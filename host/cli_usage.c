@@ -57,10 +57,13 @@ static void report(struct usage *u, const struct cli_args *a)
         lua_pushnil(L);
     lua_pushboolean(L, a->json);
     enum task_outcome outcome = task_call(u->task, 3);
-    if (outcome == TASK_WAITS)
+    if (outcome == TASK_WAITS) {
+        uv_ref((uv_handle_t *)&u->loop.alarm); /* between two attempts to connect there is only a timer */
         loop_run(&u->loop);
-    else
+        uv_unref((uv_handle_t *)&u->loop.alarm);
+    } else {
         finish(u, outcome);
+    }
     task_free(u->task);
 }
 

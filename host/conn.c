@@ -45,6 +45,8 @@ static const struct parse_events parse_events = { on_head, on_body, on_message_e
 static const struct stream_events stream_events = { on_read, on_end, on_drain };
 static const struct client_ops client_ops = { client_send, client_queued, client_want_body, client_done };
 
+enum { DRAIN_IDLE_MS = 100 }; /* for what a client may have sent when it had not seen yet that we end */
+
 static const struct settings *settings_of(const struct conn *c)
 {
     return &c->owner->generation(c->owner->self)->settings;
@@ -292,8 +294,8 @@ static void on_drain(void *arg)
 static void on_read_deadline(struct timer *t)
 {
     struct conn *c = CONTAINER(t, struct conn, read_timer);
-    if (c->x == NULL) { /* idle, or slow with a body that nobody wants */
-        conn_end(c, HOW_FINISH);
+    if (c->x == NULL) { /* idle (nothing is owed that a reset could overtake), or slow with a body that nobody wants */
+        conn_end(c, c->draining && !c->discarding && stream_queued(c->stream) == 0 ? HOW_CLOSE : HOW_FINISH);
     } else if (c->begun) {
         c->broken = true;
         exchange_body_timeout(c->x);
@@ -329,11 +331,16 @@ void conn_set_slot(struct conn *c, uint32_t slot)
     c->slot = slot;
 }
 
+const struct generation *conn_generation(const struct conn *c)
+{
+    return c->x != NULL ? c->x->gen : NULL;
+}
+
 void conn_drain(struct conn *c)
 {
     c->draining = true;
-    if (c->x == NULL && !c->discarding) /* idle: nothing is owed that a reset could overtake */
-        conn_end(c, stream_queued(c->stream) > 0 ? HOW_FINISH : HOW_CLOSE);
+    if (c->x == NULL && !c->discarding) /* a request may be on its way already: it is answered */
+        set_deadline(c, DRAIN_IDLE_MS);
 }
 
 void conn_abort(struct conn *c)

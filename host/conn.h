@@ -26,6 +26,8 @@ struct conn *conn_new(struct stream *s, const struct conn_owner *owner);
 /* Its place in the owner's list. */
 uint32_t conn_slot(const struct conn *c);
 void conn_set_slot(struct conn *c, uint32_t slot);
+/* Whose request it serves now; NULL where none. */
+const struct generation *conn_generation(const struct conn *c);
 /* Drain: an idle connection ends now, a busy one behind its answer. */
 void conn_drain(struct conn *c);
 /* The drain's limit: ends at once. */

@@ -133,6 +133,10 @@ void exchange_begin(struct exchange *x)
     }
     x->route = m.route;
     x->prefix = m.route->strip_prefix ? m.prefix : 0;
+    if (m.route->quarantined) {
+        exchange_error(x, 503, "plugin_quarantined", "A plugin of this route has been switched off since it was stuck.");
+        return;
+    }
     if (x->req.framing == FRAMING_LENGTH && x->req.length > m.route->body_limit) {
         exchange_error(x, 413, "request_too_large", "The request body is larger than this route allows.");
         return;

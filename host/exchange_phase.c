@@ -214,6 +214,11 @@ static void run_hooks(struct exchange *x)
         if (*slot == NULL)
             *slot = request_task(x);
         lua_State *co = task_lua(*slot);
+        if (h->off) {
+            x->hook++;
+            continue;
+        }
+        task_set_mark(*slot, h->mark);
         lua_rawgeti(co, LUA_REGISTRYINDEX, h->fn);
         lua_rawgeti(co, LUA_REGISTRYINDEX, h->conf);
         api_ctx_push(co, x);
@@ -248,8 +253,11 @@ static bool body_failed(struct exchange *x, const struct hook *h)
 /* Calls one hook; replaces x->edited with what it returned, if anything. */
 static bool body_hook(struct exchange *x, const struct hook *h, struct slice *piece, bool last)
 {
+    if (h->off)
+        return true;
     if (x->body_task == NULL)
         x->body_task = request_task(x);
+    task_set_mark(x->body_task, h->mark);
     lua_State *co = task_lua(x->body_task);
     lua_rawgeti(co, LUA_REGISTRYINDEX, h->fn);
     lua_rawgeti(co, LUA_REGISTRYINDEX, h->conf);

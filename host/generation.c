@@ -15,6 +15,7 @@
 #include "lua_sources.h"
 #include "mem.h"
 #include "paths.h"
+#include "zone.h"
 
 int generation_ref(struct generation *g, lua_State *L)
 {
@@ -64,7 +65,9 @@ static bool call(struct generation *g, int nargs, int nresults, struct buf *faul
     int base = lua_gettop(L) - nargs;
     lua_pushcfunction(L, traceback);
     lua_insert(L, base);
+    uint64_t before = task_pool_mark(&g->tasks, zone_mark(g->number, ZONE_NO_ROUTE, 0, MARK_LOAD));
     int status = lua_pcall(L, nargs, nresults, base);
+    task_pool_mark(&g->tasks, before);
     lua_remove(L, base);
     if (status == 0)
         return true;
@@ -89,6 +92,7 @@ static bool open_state(struct generation *g, struct buf *faults)
     }
     luaL_openlibs(g->L);
     task_pool_init(&g->tasks, g->L);
+    g->tasks.watch = &g->sv->watch;
     api_open(g);
     lua_pushcfunction(g->L, preload);
     return call(g, 0, 0, faults);
@@ -118,6 +122,31 @@ static int real_path(lua_State *L)
     return 1;
 }
 
+/* (path) → the file's text, or nil and why. */
+static int read_text(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    struct slice text;
+    int err = snapshot_file(api_generation(L)->snapshot, path, &text);
+    if (err == 0) {
+        lua_pushlstring(L, text.p != NULL ? text.p : "", text.n);
+        return 1;
+    }
+    lua_pushnil(L);
+    lua_pushfstring(L, "%s: %s", path, strerror(-err));
+    return 2;
+}
+
+/* (name) → an environment value or nil. */
+static int read_env(lua_State *L)
+{
+    struct slice v = snapshot_env(api_generation(L)->snapshot, luaL_checkstring(L, 1));
+    if (v.p == NULL)
+        return 0;
+    lua_pushlstring(L, v.p, v.n);
+    return 1;
+}
+
 /* Leaves the resolved configuration in the registry. */
 static bool load(struct generation *g, const char *path, struct buf *faults)
 {
@@ -127,9 +156,16 @@ static bool load(struct generation *g, const char *path, struct buf *faults)
     push_runtime(L, "load");
     lua_pushstring(L, path);
     lua_pushstring(L, plugins);
+    lua_createtable(L, 0, 4);
+    lua_pushcfunction(L, read_text);
+    lua_setfield(L, -2, "read");
+    lua_pushcfunction(L, read_env);
+    lua_setfield(L, -2, "env");
     lua_pushcfunction(L, list_folder);
+    lua_setfield(L, -2, "list");
     lua_pushcfunction(L, real_path);
-    if (!call(g, 4, 2, faults))
+    lua_setfield(L, -2, "real");
+    if (!call(g, 3, 2, faults))
         return false;
     if (lua_isnil(L, -2)) {
         buf_printf(faults, "%s\n", lua_tostring(L, -1));
@@ -156,28 +192,53 @@ static void generation_free(struct generation *g)
         g->sv->leaks += g->tasks.alive + (uint32_t)g->refs_lua;
         lua_close(g->L);
     }
+    *g->link = g->next;
+    if (g->next != NULL)
+        g->next->link = g->link;
+    g->sv->ngenerations--;
     arena_deinit(&g->arena);
+    snapshot_free(g->snapshot);
     mem_free(g);
 }
 
-struct generation *generation_load(struct services *sv, const char *path, bool check_only, struct buf *faults)
+static struct generation *generation_new(struct services *sv, struct snapshot *from, uint64_t number)
 {
     struct generation *g = mem_zalloc(sizeof *g);
     g->sv = sv;
     g->refs = 1;
+    g->number = number;
+    g->snapshot = from;
     arena_init(&g->arena);
-    if (open_state(g, faults) && load(g, path, faults) && generation_read(g, check_only, faults) == 0)
+    g->next = sv->generations;
+    g->link = &sv->generations;
+    if (g->next != NULL)
+        g->next->link = &g->next;
+    sv->generations = g;
+    sv->ngenerations++;
+    return g;
+}
+
+struct generation *generation_load(struct services *sv, const char *path, bool check_only, struct buf *faults)
+{
+    return generation_load_from(sv, path, snapshot_new(), 1, check_only, faults);
+}
+
+struct generation *generation_load_from(struct services *sv, const char *path, struct snapshot *from, uint64_t number,
+    bool check_only, struct buf *faults)
+{
+    struct generation *g = generation_new(sv, from, number);
+    if (open_state(g, faults) && load(g, path, faults) && generation_read(g, check_only, faults) == 0) {
+        for (const struct quarantine *q = sv->quarantine; q != NULL; q = q->next)
+            generation_quarantine(g, q);
         return g;
+    }
     generation_free(g);
     return NULL;
 }
 
 struct generation *generation_bare(struct services *sv, struct buf *faults)
 {
-    struct generation *g = mem_zalloc(sizeof *g);
-    g->sv = sv;
-    g->refs = 1;
-    arena_init(&g->arena);
+    struct generation *g = generation_new(sv, NULL, 1);
     g->settings.parse = (struct parse_limits){ .head = 16384, .url = 8192, .fields = 100 };
     if (open_state(g, faults)) {
         api_open_process(g->L);
@@ -205,95 +266,7 @@ void generation_print(struct generation *g, struct buf *out)
     }
 }
 
-/* --- init and stop --- */
-
-static void on_settled(void *owner, enum task_outcome outcome)
-{
-    (void)owner, (void)outcome; /* a task that waits is not kept */
-}
-
-/* Calls plugin[phase](conf) of the chain entry on top of L's stack. */
-static bool call_entry(struct generation *g, const char *phase, const char *where, struct buf *faults)
-{
-    lua_State *L = g->L;
-    bool fine = true;
-    lua_getfield(L, -1, "plugin");
-    lua_getfield(L, -1, phase);
-    lua_remove(L, -2);
-    if (lua_isnil(L, -1)) {
-        lua_pop(L, 1);
-        return true;
-    }
-    struct task *t = task_new(&g->tasks, on_settled, NULL);
-    lua_getfield(L, -2, "conf");
-    lua_xmove(L, task_lua(t), 2);
-    switch (task_call(t, 1)) {
-    case TASK_WAITS:
-        fine = false;
-        buf_printf(faults, "%s: %s must not wait; start a timer with tg.timer.after(0, fn) instead\n", where, phase);
-        break;
-    case TASK_ERROR:
-        fine = false;
-        buf_printf(faults, "%s: %s: %s\n", where, phase, task_error(t));
-        break;
-    default:
-        break;
-    }
-    task_free(t);
-    return fine;
-}
-
-static bool each_entry(struct generation *g, const char *phase, struct buf *faults)
-{
-    lua_State *L = g->L;
-    bool fine = true;
-    lua_getfield(L, LUA_REGISTRYINDEX, "tollgate.config");
-    if (lua_isnil(L, -1)) { /* a bare one */
-        lua_pop(L, 1);
-        return true;
-    }
-    lua_getfield(L, -1, "routes");
-    int nroutes = (int)lua_objlen(L, -1);
-    for (int i = 1; i <= nroutes; i++) {
-        lua_rawgeti(L, -1, i);
-        lua_getfield(L, -1, "chain");
-        int n = (int)lua_objlen(L, -1);
-        for (int k = 1; k <= n; k++) {
-            lua_rawgeti(L, -1, k);
-            lua_getfield(L, -1, "path");
-            const char *where = lua_tostring(L, -1); /* stays in the entry */
-            lua_pop(L, 1);
-            fine = call_entry(g, phase, where, faults) && fine;
-            lua_pop(L, 1);
-        }
-        lua_pop(L, 2);
-    }
-    lua_pop(L, 2);
-    return fine;
-}
-
-int generation_start(struct generation *g, struct buf *faults)
-{
-    api_redis_scripts_start(g);
-    return each_entry(g, "init", faults) ? 0 : -1;
-}
-
-void generation_stop(struct generation *g)
-{
-    struct buf faults;
-    if (g->stopped)
-        return;
-    g->stopped = true;
-    buf_init(&faults);
-    if (!each_entry(g, "stop", &faults)) {
-        faults.p[faults.n - 1] = '\0'; /* the last line's end */
-        log_error("%s", faults.p);
-    }
-    buf_deinit(&faults);
-    api_timers_stop(g);
-    api_redis_subscriptions_stop(g);
-    api_redis_scripts_stop(g);
-}
+/* --- holders --- */
 
 void generation_hold(struct generation *g)
 {

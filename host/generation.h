@@ -9,6 +9,7 @@
 #include "parse.h"
 #include "route.h"
 #include "services.h"
+#include "snapshot.h"
 #include "task.h"
 
 struct listen_address {
@@ -34,12 +35,22 @@ struct settings {
     uint32_t connections;
     size_t pipelined;            /* bytes */
     struct upstream_limits upstream;
+    uint32_t workers;            /* 0: as many as cores */
+    uint64_t watchdog;           /* ms */
+    uint32_t quarantine_after;
+    const char *quarantine_policy;
+    bool reload_watch;
+    uint64_t reload_drain, reload_check; /* ms */
+    uint64_t reload_memory;      /* bytes */
     uint64_t shared_size;        /* bytes */
 };
 
 struct generation {
     uint32_t refs;
     bool stopped;
+    uint64_t number;
+    struct snapshot *snapshot;   /* what it is loaded from; NULL for a bare one */
+    struct generation *next, **link; /* in services.generations */
     lua_State *L;
     struct task_pool tasks;
     struct services *sv;
@@ -62,14 +73,26 @@ struct generation *generation_load(struct services *sv, const char *path, bool c
 struct generation *generation_bare(struct services *sv, struct buf *faults);
 /* Pushes an embedded module of the runtime ("tollgate.NAME") on L, a coroutine of g. */
 void generation_push_module(struct generation *g, lua_State *L, const char *name);
-/* Runs the plugins' init, each in a coroutine that must end without waiting for longer than the start allows. 0, or -1 with faults. */
-int generation_start(struct generation *g, struct buf *faults);
+/* The same out of a snapshot, which is taken, as the generation of that number. */
+struct generation *generation_load_from(struct services *sv, const char *path, struct snapshot *from, uint64_t number,
+    bool check_only, struct buf *faults);
+/* Runs the plugins' init, which must not wait. `old` (or NULL) has been suspended: what its plugins' stop returned is given to
+ * the init of the same plugin on the route of the same name. 0, or -1 with faults. */
+int generation_start(struct generation *g, struct generation *old, struct buf *faults);
+/* Runs the plugins' stop and keeps what they return; timers end. Requests may still run on it. */
+void generation_suspend(struct generation *g);
+/* What was to follow did not come: the plugins' init runs again, with what stop returned. */
+void generation_resume(struct generation *g);
+/* A plugin has been quarantined: it does not run any more. */
+void generation_quarantine(struct generation *g, const struct quarantine *q);
 /* The effective configuration as text, secrets masked. */
 void generation_print(struct generation *g, struct buf *out);
 void generation_hold(struct generation *g);
 void generation_release(struct generation *g);
-/* Runs the plugins' stop; its timers end. */
+/* Runs the plugins' stop, where it has not been suspended; its timers end. */
 void generation_stop(struct generation *g);
+/* For generation_life.c. */
+bool generation_quarantined(const struct generation *g, const char *plugin);
 
 /* Registry references with a count, so that a leak shows. */
 int generation_ref(struct generation *g, lua_State *L);    /* pops the value */

@@ -5,6 +5,8 @@
 #include <lauxlib.h>
 #include <string.h>
 
+#include "zone.h"
+
 /* --- fields of the table on top of the stack --- */
 
 static const char *text_at(struct generation *g, int idx)
@@ -139,9 +141,26 @@ static void read_limits(struct generation *g, struct settings *s)
     leave(g);
 }
 
+static void read_supervision(struct generation *g, struct settings *s)
+{
+    s->workers = (uint32_t)get_number(g, "workers");
+    s->watchdog = get_number(g, "watchdog");
+    enter(g, "quarantine");
+    s->quarantine_after = (uint32_t)get_number(g, "after");
+    s->quarantine_policy = get_text(g, "policy");
+    leave(g);
+    enter(g, "reload");
+    s->reload_watch = get_bool(g, "watch");
+    s->reload_drain = get_number(g, "drain");
+    s->reload_check = get_number(g, "check");
+    s->reload_memory = get_number(g, "memory");
+    leave(g);
+}
+
 static void read_settings(struct generation *g)
 {
     struct settings *s = &g->settings;
+    read_supervision(g, s);
     read_listen(g, s);
     read_redis(g, s);
     read_limits(g, s);
@@ -200,7 +219,7 @@ static void read_paths(struct generation *g, const struct route *r)
 }
 
 /* Adds one plugin's phases; the chain's entry is on top of the stack. */
-static void read_hooks(struct generation *g, struct route *r)
+static void read_hooks(struct generation *g, struct route *r, unsigned place)
 {
     static const char *const phases[PHASES] = { "access", "response", "body", "log" };
     lua_State *L = g->L;
@@ -219,6 +238,7 @@ static void read_hooks(struct generation *g, struct route *r)
         h.fn = generation_ref(g, L);
         lua_getfield(L, -1, "conf");
         h.conf = generation_ref(g, L);
+        h.mark = zone_mark(g->number, r->order, place, (unsigned)p);
         r->hooks[p].v[r->hooks[p].n++] = h;
     }
 }
@@ -230,7 +250,7 @@ static void read_chain(struct generation *g, struct route *r)
         r->hooks[p].v = arena_alloc(&g->arena, (n + 1) * sizeof(struct hook));
     for (uint32_t i = 0; i < n; i++) {
         lua_rawgeti(g->L, -1, (int)i + 1);
-        read_hooks(g, r);
+        read_hooks(g, r, i);
         lua_pop(g->L, 1);
     }
     leave(g);

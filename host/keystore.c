@@ -154,22 +154,28 @@ static int load(struct keystore *ks, struct slice text, const char *path, struct
     return 0;
 }
 
+struct keystore *keystore_parse(struct slice text, const char *path, struct buf *fault)
+{
+    struct keystore *ks = mem_zalloc(sizeof *ks);
+    arena_init(&ks->arena);
+    if (load(ks, text, path, fault) == 0)
+        return ks;
+    keystore_free(ks);
+    return NULL;
+}
+
 struct keystore *keystore_open(const char *path, struct buf *fault)
 {
     struct buf text;
     buf_init(&text);
-    struct keystore *ks = mem_zalloc(sizeof *ks);
-    arena_init(&ks->arena);
+    struct keystore *ks = NULL;
     int rc = read_file(path, &text);
     if (rc != 0)
         buf_printf(fault, "%s: cannot be read: %s", path, strerror(-rc));
     else
-        rc = load(ks, buf_slice(&text), path, fault);
+        ks = keystore_parse(buf_slice(&text), path, fault);
     buf_deinit(&text);
-    if (rc == 0)
-        return ks;
-    keystore_free(ks);
-    return NULL;
+    return ks;
 }
 
 void keystore_free(struct keystore *ks)

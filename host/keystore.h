@@ -12,6 +12,8 @@ struct keystore;
 /* NULL, and the first fault as "path:line: message" appended to `fault`. Blank lines are
  * skipped. */
 struct keystore *keystore_open(const char *path, struct buf *fault);
+/* The same of text that was read already; path is for messages. */
+struct keystore *keystore_parse(struct slice text, const char *path, struct buf *fault);
 void keystore_free(struct keystore *ks); /* NULL is allowed */
 
 /* Records are borrowed until keystore_free. NULL where no record has that secret or id. How long

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_SILENT };
 
 void log_set_level(enum log_level level);
 /* 0, or -1 where the name is none of debug, info, warn, error. */

@@ -3,11 +3,16 @@
 #include <string.h>
 
 #include "cli.h"
+#include "load_check.h"
+#include "worker.h"
 
 static const char help[] =
     "tollgate, a gateway that runs Lua plugins\n"
     "\n"
     "  tollgate run [-c gateway.lua]             serves until SIGTERM or SIGINT\n"
+    "  tollgate reload [-c gateway.lua]          makes the running gateway load its files again; tells what is wrong\n"
+    "  tollgate upgrade [-c gateway.lua]         lets the program that is installed now take over from the running one\n"
+    "  tollgate status [-c gateway.lua] [--json] workers, generation, files and the last reload of the running gateway\n"
     "  tollgate check [-c gateway.lua] [--print] tells every fault of a configuration, with its place;\n"
     "                                            --print shows the effective one, secrets masked\n"
     "  tollgate usage [-c gateway.lua] [KEYID] [--json]\n"
@@ -42,9 +47,10 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    { "run", cli_run }, { "check", cli_check }, { "usage", cli_usage }, { "key", cli_key }, { "exec", cli_exec }, { "test", cli_test },
-    { "new", cli_new },
+    { "run", cli_run }, { "reload", cli_reload }, { "status", cli_status }, { "upgrade", cli_upgrade }, { "check", cli_check },
+    { "usage", cli_usage }, { "key", cli_key }, { "exec", cli_exec }, { "test", cli_test }, { "new", cli_new },
     { "version", cli_version }, { "--version", cli_version }, { "help", cli_help }, { "--help", cli_help }, { "-h", cli_help },
+    { "worker", worker_main }, { "load-check", load_check_main }, /* for the gateway's own use */
 };
 
 int main(int argc, char **argv)

@@ -42,6 +42,7 @@ static void run_server(struct redisd *r, pid_t parent)
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         _exit(1); /* it died before we could say so */
+    fcntl(r->lock, F_SETFD, 0); /* it holds the lock too, for as long as it lives */
     setsid();     /* a Ctrl-C in the terminal is for the gateway, which stops us last */
     sigset_t none;
     sigemptyset(&none);
@@ -119,7 +120,7 @@ static int take_lock(const char *dir)
 {
     char path[PATH_MAX + 16];
     snprintf(path, sizeof path, "%s/lock", dir);
-    int fd = open(path, O_RDWR | O_CREAT, 0600); /* inherited by redis-server, on purpose */
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;
     for (int i = 0; i < LOCK_TRIES; i++) {
@@ -129,6 +130,45 @@ static int take_lock(const char *dir)
     }
     close(fd);
     return -EWOULDBLOCK;
+}
+
+static void begin(struct redisd *r, struct loop *l)
+{
+    r->loop = l;
+    r->backoff = RESTART_MIN_MS;
+    r->restart.cb = on_restart;
+    r->kill.cb = on_kill;
+    uv_signal_init(&l->uv, &r->child);
+    r->child.data = r;
+    uv_signal_start(&r->child, on_child, SIGCHLD);
+    uv_unref((uv_handle_t *)&r->child);
+}
+
+struct redisd *redisd_adopt(struct loop *l, const char *data_dir, const char *run_dir, int pid, int lock)
+{
+    struct redisd *r = mem_zalloc(sizeof *r);
+    if (realpath(data_dir, r->dir) == NULL)
+        snprintf(r->dir, sizeof r->dir, "%s", data_dir);
+    snprintf(r->socket, sizeof r->socket, "%s/redis.sock", run_dir);
+    r->lock = lock;
+    r->pid = pid;
+    fcntl(lock, F_SETFD, FD_CLOEXEC);
+    begin(r, l);
+    if (pid == 0) /* it had died, and was to be started again */
+        timer_set(l, &r->restart, RESTART_MIN_MS);
+    else
+        on_child(&r->child, SIGCHLD); /* it may have died in between */
+    return r;
+}
+
+int redisd_pid(const struct redisd *r)
+{
+    return r->pid;
+}
+
+int redisd_lock(const struct redisd *r)
+{
+    return r->lock;
 }
 
 struct redisd *redisd_start(struct loop *l, const char *data_dir, const char *run_dir, char *why, size_t size)
@@ -152,14 +192,7 @@ struct redisd *redisd_start(struct loop *l, const char *data_dir, const char *ru
             r->dir);
         goto fail;
     }
-    r->loop = l;
-    r->backoff = RESTART_MIN_MS;
-    r->restart.cb = on_restart;
-    r->kill.cb = on_kill;
-    uv_signal_init(&l->uv, &r->child);
-    r->child.data = r;
-    uv_signal_start(&r->child, on_child, SIGCHLD);
-    uv_unref((uv_handle_t *)&r->child);
+    begin(r, l);
     unlink(r->socket);
     err = spawn(r);
     if (err == 0)

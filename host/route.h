@@ -18,7 +18,9 @@ enum phase { PHASE_ACCESS, PHASE_RESPONSE, PHASE_BODY, PHASE_LOG, PHASES };
 struct hook {
     int fn, conf;
     const char *plugin;
+    uint64_t mark;        /* for the watchdog */
     bool skip_on_error;
+    bool off;             /* quarantined: left out */
 };
 
 struct hooks {
@@ -50,6 +52,7 @@ struct route {
     struct header *required; /* value.p NULL: present with any value */
     uint32_t nrequired;
     bool strip_prefix, half_close_answer;
+    bool quarantined;     /* a plugin of it is, and must not be left out: 503 */
     bool preflight;       /* a plugin answers CORS preflights: they come here whatever `methods` says */
     struct route_timeouts timeouts;
     uint64_t body_limit;  /* bytes */

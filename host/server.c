@@ -2,17 +2,22 @@
  * ended lets it accept the one that waits. */
 #include "server.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "log.h"
 #include "mem.h"
 
 enum { BACKLOG = 1024 };
 
 struct listener {
-    uv_tcp_t handle;
+    uv_tcp_t *handle;     /* NULL while closed */
+    int fd;               /* where it was given; borrowed */
     struct listener *next;
     struct server *server;
     struct conn_owner owner;
-    uint32_t connections, limit;
+    uint32_t limit;
     bool waiting; /* a connection is ready that was not accepted */
 };
 
@@ -28,7 +33,7 @@ struct server {
     void *arg;
     struct listener *listeners;
     struct entry *entries;
-    uint32_t n, cap, open_listeners;
+    uint32_t n, cap;
     bool draining, accept_failed;
     void (*on_empty)(void *arg);
     void *on_empty_arg;
@@ -76,7 +81,6 @@ static void add(struct server *s, struct conn *c, struct listener *ln)
     }
     conn_set_slot(c, s->n);
     s->entries[s->n++] = (struct entry){ c, ln };
-    ln->connections++;
 }
 
 static void accept_one(struct listener *ln)
@@ -84,11 +88,24 @@ static void accept_one(struct listener *ln)
     struct server *s = ln->server;
     int err = 0;
     ln->waiting = false;
-    struct stream *stream = stream_accept(s->sv->loop, (uv_stream_t *)&ln->handle, &err);
+    struct stream *stream = stream_accept(s->sv->loop, (uv_stream_t *)ln->handle, &err);
     if (stream != NULL)
         add(s, conn_new(stream, &ln->owner), ln);
     else if (err != UV_EAGAIN)
         log_warn("accept: %s", uv_strerror(err));
+}
+
+static void on_listener_closed(uv_handle_t *h)
+{
+    mem_free(h);
+}
+
+static void close_handle(struct listener *ln)
+{
+    if (ln->handle != NULL)
+        uv_close((uv_handle_t *)ln->handle, on_listener_closed);
+    ln->handle = NULL;
+    ln->waiting = false;
 }
 
 static void on_connection(uv_stream_t *h, int status)
@@ -96,13 +113,17 @@ static void on_connection(uv_stream_t *h, int status)
     struct listener *ln = h->data;
     struct server *s = ln->server;
     if (status != 0) {
+        if (status == UV_EINVAL) { /* the master has shut the socket down: the end is near */
+            close_handle(ln);
+            return;
+        }
         if (!s->accept_failed)
             log_error("accept: %s", uv_strerror(status));
         s->accept_failed = true;
         return;
     }
     s->accept_failed = false;
-    if (ln->connections >= ln->limit)
+    if (s->n >= ln->limit)
         ln->waiting = true;
     else
         accept_one(ln);
@@ -116,9 +137,10 @@ static void on_conn_closed(void *self, struct conn *c)
     s->entries[slot] = s->entries[--s->n];
     if (slot < s->n)
         conn_set_slot(s->entries[slot].conn, slot);
-    ln->connections--;
-    if (ln->waiting && !s->draining)
-        accept_one(ln);
+    for (ln = s->listeners; ln != NULL && !s->draining; ln = ln->next) {
+        if (ln->waiting && s->n < ln->limit)
+            accept_one(ln);
+    }
     check_empty(s);
 }
 
@@ -130,32 +152,79 @@ static int bound_port(const uv_tcp_t *h)
     return ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port : ((struct sockaddr_in *)&ss)->sin_port);
 }
 
-static void on_listener_closed(uv_handle_t *h)
+static struct listener *listener_new(struct server *s, uint32_t limit, void (*begin)(struct exchange *x))
 {
-    mem_free(h->data);
+    struct listener *ln = mem_zalloc(sizeof *ln);
+    ln->server = s;
+    ln->limit = limit;
+    ln->fd = -1;
+    ln->owner = (struct conn_owner){ s->sv, current_generation, begin, on_conn_closed, ln };
+    ln->next = s->listeners;
+    s->listeners = ln;
+    return ln;
+}
+
+static void open_handle(struct listener *ln)
+{
+    ln->handle = mem_zalloc(sizeof *ln->handle);
+    uv_tcp_init(&ln->server->sv->loop->uv, ln->handle);
+    ln->handle->data = ln;
 }
 
 int server_listen(struct server *s, const char *host, int port, uint32_t limit, void (*begin)(struct exchange *x))
 {
     struct address a;
-    struct listener *ln = mem_zalloc(sizeof *ln);
-    ln->server = s;
-    ln->limit = limit;
-    ln->owner = (struct conn_owner){ s->sv, current_generation, begin, on_conn_closed, ln };
-    uv_tcp_init(&s->sv->loop->uv, &ln->handle);
-    ln->handle.data = ln;
+    struct listener *ln = listener_new(s, limit, begin);
+    open_handle(ln);
     int err = address_of_ip(host, port, &a);
     if (err == 0)
-        err = uv_tcp_bind(&ln->handle, &a.u.sa, 0);
+        err = uv_tcp_bind(ln->handle, &a.u.sa, 0);
     if (err == 0)
-        err = uv_listen((uv_stream_t *)&ln->handle, BACKLOG, on_connection);
+        err = uv_listen((uv_stream_t *)ln->handle, BACKLOG, on_connection);
     if (err != 0) {
-        uv_close((uv_handle_t *)&ln->handle, on_listener_closed);
+        close_handle(ln);
         return err;
     }
-    ln->next = s->listeners;
-    s->listeners = ln;
-    return bound_port(&ln->handle);
+    return bound_port(ln->handle);
+}
+
+struct listener *server_listener(struct server *s, int fd, uint32_t limit, void (*begin)(struct exchange *x))
+{
+    struct listener *ln = listener_new(s, limit, begin);
+    ln->fd = fd;
+    return ln;
+}
+
+int server_accept_start(struct listener *ln)
+{
+    if (ln->handle != NULL || ln->server->draining)
+        return 0;
+    int fd = fcntl(ln->fd, F_DUPFD_CLOEXEC, 0); /* libuv closes what it is given */
+    if (fd < 0)
+        return -errno;
+    open_handle(ln);
+    int err = uv_tcp_open(ln->handle, fd);
+    if (err != 0)
+        close(fd);
+    else
+        err = uv_listen((uv_stream_t *)ln->handle, BACKLOG, on_connection);
+    if (err != 0)
+        close_handle(ln);
+    return err;
+}
+
+void server_accept_stop(struct listener *ln)
+{
+    if (ln->handle != NULL && !ln->waiting) /* what waits has been taken from the socket already */
+        close_handle(ln);
+}
+
+void server_abort_generation(struct server *s, const struct generation *g)
+{
+    for (uint32_t i = s->n; i > 0; i--) {
+        if (i <= s->n && conn_generation(s->entries[i - 1].conn) == g)
+            conn_abort(s->entries[i - 1].conn);
+    }
 }
 
 void server_drain(struct server *s, void (*cb)(void *arg), void *arg)
@@ -164,7 +233,7 @@ void server_drain(struct server *s, void (*cb)(void *arg), void *arg)
     s->on_empty = cb;
     s->on_empty_arg = arg;
     for (struct listener *ln = s->listeners; ln != NULL; ln = ln->next)
-        uv_close((uv_handle_t *)&ln->handle, NULL);
+        close_handle(ln);
     for (uint32_t i = s->n; i > 0; i--) /* one that ends is replaced by the last, which was seen */
         conn_drain(s->entries[i - 1].conn);
     check_empty(s);

@@ -13,9 +13,17 @@
 #include "rds_pool.h"
 #include "resolve.h"
 #include "shared.h"
+#include "task.h"
 #include "upstream.h"
 
 struct exchange;
+
+/* A plugin that was stuck too often. */
+struct quarantine {
+    struct quarantine *next;
+    bool fail;            /* its routes answer 503; else its hooks are left out */
+    char plugin[];
+};
 
 struct services {
     struct loop *loop;
@@ -37,6 +45,10 @@ struct services {
     bool draining;        /* answers say that their connection ends */
     bool hash_tags;
     const char *via;      /* pseudonym in Via, or NULL */
+    struct task_watch watch;
+    struct generation *generations; /* all that live, newest first */
+    uint32_t ngenerations;
+    struct quarantine *quarantine;  /* plugins that do not run any more */
 };
 
 #endif

@@ -20,6 +20,7 @@ struct task {
     void (*on_settled)(void *owner, enum task_outcome outcome);
     void *owner;
     const char *tag;
+    uint64_t mark;
     char *error;
     struct task_hold *holds;
 };
@@ -168,6 +169,26 @@ const char *task_tag(const struct task *t)
     return t->tag;
 }
 
+void task_set_mark(struct task *t, uint64_t word)
+{
+    t->mark = word;
+}
+
+uint64_t task_mark(const struct task *t)
+{
+    return t->mark;
+}
+
+uint64_t task_pool_mark(struct task_pool *p, uint64_t word)
+{
+    if (p->watch == NULL || p->watch->mark == NULL)
+        return 0;
+    uint64_t before = *p->watch->mark;
+    p->watch->running = word != 0 ? p->L : NULL;
+    *p->watch->mark = word;
+    return before;
+}
+
 /* The message on top of a coroutine that raised, with its traceback; the stack is still as it was. */
 static void take_error(struct task *t)
 {
@@ -194,7 +215,9 @@ static enum task_outcome run(struct task *t, int nargs)
     struct task *outer = p->current;
     p->current = t;
     t->state = TASK_RUNNING;
+    uint64_t before = task_pool_mark(p, t->mark);
     int status = lua_resume(t->co, nargs);
+    task_pool_mark(p, before);
     p->current = outer;
     bool waits = t->state == TASK_WAITING;
     bool marked = status == LUA_YIELD && lua_touserdata(t->co, -1) == &mark;

@@ -12,6 +12,12 @@
 
 struct task;
 
+/* Says what Lua runs at this moment, for whoever watches from outside. */
+struct task_watch {
+    uint64_t *mark;                  /* 0: nothing */
+    lua_State *volatile running;     /* any thread of the Lua state that runs */
+};
+
 /* Coroutines of one Lua state: reused while they end without an error. */
 struct task_pool {
     lua_State *L;
@@ -19,6 +25,7 @@ struct task_pool {
     uint32_t nidle, idle_cap;
     uint32_t alive;         /* tasks that have not been freed */
     struct task *current;   /* whose Lua runs right now; NULL outside */
+    struct task_watch *watch; /* NULL: nobody watches */
 };
 
 enum task_state { TASK_IDLE, TASK_RUNNING, TASK_WAITING, TASK_FAILED };
@@ -44,6 +51,11 @@ enum task_outcome task_call(struct task *t, int nargs);
 const char *task_error(const struct task *t);
 enum task_state task_state(const struct task *t);
 void *task_owner(const struct task *t);
+/* What the watch shows while this task's Lua runs (zone_mark); also after it has waited. */
+void task_set_mark(struct task *t, uint64_t mark);
+uint64_t task_mark(const struct task *t);
+/* Lua that runs in no task: a mark around it. Returns the mark before, to be given back. */
+uint64_t task_pool_mark(struct task_pool *p, uint64_t mark);
 /* A request id that log lines of this task carry; borrowed, NULL for none. */
 void task_set_tag(struct task *t, const char *tag);
 const char *task_tag(const struct task *t);

@@ -1,353 +1,267 @@
-/* See worker.h. Start: configuration, Redis, quota, plugins' init, sockets. End: no new connections, answers that are owed are
- * given (up to timeouts.drain), settlements reach Redis, then everything is closed in the reverse order, Redis last. */
+/* See worker.h: what the master says, what the master sees, and the end. worker_accept.c says on which sockets connections are accepted,
+ * worker_signal.c what signals do. */
 #include "worker.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <signal.h>
+#include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-#include "access_log.h"
-#include "admin.h"
-#include "generation.h"
 #include "log.h"
 #include "mem.h"
-#include "paths.h"
-#include "redisd.h"
-#include "server.h"
+#include "worker_internal.h"
 
-enum { EXIT_FINE = 0, EXIT_START = 1, EXIT_LEAK = 70, SETTLE_MS = 3000, SETTLE_LAST_MS = 500, SETTLE_STEP_MS = 10, REDIS_WAIT_MS = 5, REDIS_WAITS = 1000 };
+enum { BEAT_MS = 50, ROOM_MS = 20, ORPHAN_GRACE_S = 6 };
 
 #define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
-struct worker {
-    struct loop loop;
-    struct services sv;
-    struct generation *gen;
-    struct redisd *redisd;
-    struct server *server;
-    uv_signal_t term, interrupt;
-    struct timer limit;      /* of the drain, then of settling */
-    struct timer settle;
-    uint64_t settle_until;
-    struct timer redis_wait;
-    int redis_waits;
-    struct access_log access_log;
-    struct rds_watch watch;
-    int code;
-    bool ending, fetches_cut;
-};
+/* --- the slot --- */
 
-static struct generation *current(void *arg)
+static void add_quota(struct quota_stats *out, const struct quota_stats *base, const struct quota_stats *q)
 {
-    return ((struct worker *)arg)->gen;
+    const uint64_t *a = (const uint64_t *)base, *b = (const uint64_t *)q;
+    for (size_t i = 0; i < sizeof *out / sizeof *a; i++)
+        ((uint64_t *)out)[i] = a[i] + b[i];
+}
+
+static void show_redis(struct worker *w)
+{
+    struct rds *r = w->gw.sv.rds;
+    bool usable = r != NULL && rds_state(r) == RDS_READY;
+    if (!usable)
+        snprintf(w->slot->redis_problem, sizeof w->slot->redis_problem, "%s", r != NULL ? rds_problem(r) : "not started");
+    w->slot->redis_usable = usable;
+}
+
+void worker_show(struct worker *w)
+{
+    struct zone_slot *s = w->slot;
+    struct gateway *gw = &w->gw;
+    s->beat = zone_now();
+    s->counters = gw->sv.counters;
+    s->connections = gw->server != NULL ? server_connections(gw->server) : 0;
+    s->exchanges = gw->sv.exchanges;
+    s->generations = gw->sv.ngenerations;
+    if (gw->sv.quota != NULL)
+        add_quota(&s->quota, &w->quota_base, quota_stats(gw->sv.quota));
+    show_redis(w);
+}
+
+static void on_turn(uv_prepare_t *h)
+{
+    struct worker *w = h->data;
+    w->turns++;
+    worker_show(w);
+}
+
+static void on_beat(struct timer *t)
+{
+    struct worker *w = CONTAINER(t, struct worker, beat);
+    timer_set(&w->loop, t, BEAT_MS);
+    if (w->gw.current != NULL)
+        w->slot->lua_bytes = (uint64_t)lua_gc(w->gw.current->L, LUA_GCCOUNT, 0) * 1024;
+    worker_accept(w);
 }
 
 /* --- the end --- */
 
-static void on_redis_stopped(void *arg)
+static void on_gateway_closing(struct gateway *gw)
+{
+    worker_show(CONTAINER(gw, struct worker, gw));
+}
+
+static void on_gateway_end(struct gateway *gw)
+{
+    struct worker *w = CONTAINER(gw, struct worker, gw);
+    uv_prepare_stop(&w->turn);
+    control_free(w->control);
+    uv_close((uv_handle_t *)&w->turn, NULL);
+    timer_deinit(&w->loop, &w->beat);
+    timer_deinit(&w->loop, &w->room);
+}
+
+static void drain(struct worker *w, uint64_t ms)
+{
+    w->serving = false;
+    w->slot->state = ZONE_DRAINING;
+    timer_stop(&w->room);
+    if (w->waiting_fd >= 0)
+        close(w->waiting_fd);
+    w->waiting_fd = -1;
+    gateway_drain(&w->gw, ms);
+}
+
+static void on_refused(struct gateway *gw)
+{
+    struct worker *w = CONTAINER(gw, struct worker, gw);
+    w->code = WORKER_REFUSED;
+    drain(w, w->drain_ms);
+}
+
+/* The master is gone. SIGALRM ends what does not end by itself. */
+static void on_control_end(void *arg)
 {
     struct worker *w = arg;
-    redisd_free(w->redisd);
-    w->redisd = NULL;
+    alarm((unsigned)(w->drain_ms / 1000) + ORPHAN_GRACE_S);
+    if (!w->gw.ending)
+        log_warn("worker %u: the master is gone", w->place);
+    for (unsigned i = 0; i < w->naddresses * w->places; i++)
+        shutdown(w->fds[i], SHUT_RDWR); /* for all who hold it: the next gateway may listen at once */
+    drain(w, w->drain_ms);
 }
 
-/* The generation and what its plugins use. */
-static void close_plugins(struct worker *w)
+/* --- what the master says --- */
+
+static void load(struct worker *w, int fd, uint64_t number)
 {
-    if (w->gen != NULL)
-        generation_stop(w->gen);
-    if (w->sv.quota != NULL)
-        quota_free(w->sv.quota);
-    if (w->sv.rds != NULL)
-        rds_free(w->sv.rds);
-    if (w->server != NULL)
-        server_free(w->server);
-    w->server = NULL;
-    if (w->gen != NULL)
-        generation_release(w->gen);
-    if (w->sv.rds_pool != NULL)
-        rds_pool_free(w->sv.rds_pool);
+    struct buf faults;
+    struct snapshot *s = snapshot_read_fd(fd);
+    close(fd);
+    buf_init(&faults);
+    if (s == NULL) {
+        control_send(w->control, -1, "failed %" PRIu64 "\nthe snapshot is damaged\n", number);
+    } else if (gateway_load(&w->gw, s, number, &faults) != 0) {
+        control_send(w->control, -1, "failed %" PRIu64 "\n%.*s", number, (int)faults.n, faults.p);
+    } else {
+        w->drain_ms = w->gw.pending->settings.timeouts.drain;
+        control_send(w->control, -1, "loaded %" PRIu64, number);
+    }
+    buf_deinit(&faults);
 }
 
-/* In the reverse order of the start, as far as that came; Redis last. */
-static void close_all(struct worker *w)
+static void load_when_room(struct worker *w)
 {
-    close_plugins(w);
-    if (w->sv.fetch != NULL)
-        fetch_client_free(w->sv.fetch);
-    if (w->sv.upstream != NULL)
-        upstream_free(w->sv.upstream);
-    if (w->sv.resolve != NULL)
-        resolve_free(w->sv.resolve);
-    timer_deinit(&w->loop, &w->limit);
-    timer_deinit(&w->loop, &w->settle);
-    timer_deinit(&w->loop, &w->redis_wait);
-    uv_unref((uv_handle_t *)&w->term); /* closed last: a signal at the very end must not kill what is ending */
-    uv_unref((uv_handle_t *)&w->interrupt);
-    if (w->redisd != NULL)
-        redisd_stop(w->redisd, on_redis_stopped, w);
-}
-
-/* Settlements, voids and log phases may still be under way: waits for them, but not for ever. */
-static void on_settle(struct timer *t)
-{
-    struct worker *w = CONTAINER(t, struct worker, settle);
-    bool idle = quota_idle(w->sv.quota) && w->sv.exchanges == 0;
-    if (!idle && loop_now(&w->loop) < w->settle_until) {
-        timer_set(&w->loop, t, SETTLE_STEP_MS);
+    if (!gateway_has_room(&w->gw)) {
+        timer_set(&w->loop, &w->room, ROOM_MS);
         return;
     }
-    if (w->sv.exchanges > 0 && !w->fetches_cut) { /* log phases that wait for an answer get an error, and a moment to end */
-        w->fetches_cut = true;
-        w->settle_until = loop_now(&w->loop) + SETTLE_LAST_MS;
-        timer_set(&w->loop, t, SETTLE_STEP_MS);
-        fetch_client_stop(w->sv.fetch);
-        return;
-    }
-    uint32_t waiting = exchange_end_logs(&w->sv);
-    if (waiting > 0)
-        log_warn("stopping: %u log phases of plugins did not end in time and were given up", waiting);
-    if (w->sv.exchanges > 0)
-        log_error("leak: %u exchanges have not ended", w->sv.exchanges);
-    w->sv.leaks += w->sv.exchanges;
-    close_all(w);
+    int fd = w->waiting_fd;
+    w->waiting_fd = -1;
+    load(w, fd, w->waiting_number);
 }
 
-static void on_server_empty(void *arg)
+static void on_room(struct timer *t)
+{
+    load_when_room(CONTAINER(t, struct worker, room));
+}
+
+static void on_message(void *arg, struct slice text, int fd)
 {
     struct worker *w = arg;
-    timer_stop(&w->limit);
-    exchange_end_gone(&w->sv);
-    w->settle_until = loop_now(&w->loop) + SETTLE_MS;
-    on_settle(&w->settle);
-}
-
-static void on_limit(struct timer *t)
-{
-    struct worker *w = CONTAINER(t, struct worker, limit);
-    log_warn("drain: the limit of %d s has passed; %u connections are cut off",
-        (int)(w->gen->settings.timeouts.drain / 1000), server_connections(w->server));
-    server_abort(w->server);
-}
-
-static void end(struct worker *w)
-{
-    w->ending = true;
-    w->sv.draining = true;
-    log_info("stopping: %u connections", server_connections(w->server));
-    timer_set(&w->loop, &w->limit, w->gen->settings.timeouts.drain);
-    server_drain(w->server, on_server_empty, w);
-}
-
-static void on_signal(uv_signal_t *h, int signum)
-{
-    struct worker *w = h->data;
-    (void)signum;
-    if (!w->ending) {
-        end(w);
-    } else if (w->server != NULL) {
-        log_warn("stopping at once");
-        server_abort(w->server);
+    char verb[16] = "", line[512];
+    uint64_t number = 0;
+    snprintf(line, sizeof line, "%.*s", (int)text.n, text.p);
+    sscanf(line, "%15s %" SCNu64, verb, &number);
+    bool pending = w->gw.pending != NULL && w->gw.pending->number == number;
+    if (w->gw.ending && strcmp(verb, "abort") != 0) {
+        if (fd >= 0)
+            close(fd);
+    } else if (strcmp(verb, "load") == 0 && fd >= 0) {
+        w->waiting_fd = fd;
+        w->waiting_number = number;
+        load_when_room(w);
+    } else if (strcmp(verb, "switch") == 0 && pending) {
+        gateway_switch(&w->gw);
+        w->slot->generation = number;
+        worker_serve(w);
+        control_send(w->control, -1, "serving %" PRIu64, number);
+    } else if (strcmp(verb, "drop") == 0 && pending) {
+        gateway_drop(&w->gw);
+    } else if (strcmp(verb, "drop") == 0 && w->waiting_fd >= 0) {
+        timer_stop(&w->room);
+        close(w->waiting_fd);
+        w->waiting_fd = -1;
+    } else if (strcmp(verb, "drain") == 0) {
+        drain(w, number);
+    } else if (strcmp(verb, "abort") == 0) {
+        gateway_abort(&w->gw);
+    } else if (strcmp(verb, "skip") == 0 || strcmp(verb, "fail") == 0) {
+        gateway_quarantine(&w->gw, line + 5, verb[0] == 'f');
+    } else if (strcmp(verb, "lift") == 0) {
+        gateway_quarantine_lift(&w->gw);
     }
 }
 
 /* --- the start --- */
 
-/* Keys that decide must not be evicted: a Redis that may do that is refused. */
-static void on_redis_change(struct rds_watch *watch, bool usable)
+static int start(struct worker *w, int control_fd)
 {
-    struct worker *w = CONTAINER(watch, struct worker, watch);
-    const char *policy = usable ? rds_memory_policy(w->sv.rds) : "";
-    if (policy[0] == '\0' || strcmp(policy, "noeviction") == 0)
-        return;
-    log_write(w->gen->settings.redis_eviction_refuse ? LOG_ERROR : LOG_WARN, NULL,
-        "redis: maxmemory-policy is %s: limits could be evicted; set it to noeviction%s", policy,
-        w->gen->settings.redis_eviction_refuse ? " (or redis.eviction = \"warn\")" : "");
-    if (w->gen->settings.redis_eviction_refuse && !w->ending) {
-        w->code = EXIT_START;
-        if (w->server != NULL)
-            end(w);
-    }
-}
-
-/* The private server takes a moment to make its socket: no connection is tried before. */
-static void on_redis_wait(struct timer *t)
-{
-    struct worker *w = CONTAINER(t, struct worker, redis_wait);
-    bool there = w->redisd == NULL || access(redisd_socket(w->redisd), F_OK) == 0;
-    if (there || ++w->redis_waits > REDIS_WAITS)
-        rds_start(w->sv.rds);
-    else
-        timer_set(&w->loop, t, REDIS_WAIT_MS);
-}
-
-static int start_redis(struct worker *w)
-{
-    const struct settings *s = &w->gen->settings;
-    struct rds_config c;
-    char why[PATH_MAX * 2 + 64], url[160], home[PATH_MAX], scripts[PATH_MAX + 16];
-    const char *text = s->redis_url;
-    if (text == NULL) {
-        w->redisd = redisd_start(&w->loop, s->data_dir, s->run_dir, why, sizeof why);
-        if (w->redisd == NULL) {
-            log_error("private redis: %s", why);
-            return -1;
-        }
-        snprintf(url, sizeof url, "unix://%s", redisd_socket(w->redisd));
-        text = url;
-    }
-    const char *wrong = rds_config_parse(slice_of(text), &c);
-    if (wrong != NULL) {
-        log_error("redis.url: %s", wrong);
+    static const struct control_events events = { on_message, on_control_end };
+    if (loop_init(&w->loop) != 0 || gateway_init(&w->gw, &w->loop) != 0)
         return -1;
-    }
-    if (s->redis_timeout != 0)
-        c.deadline_ms = s->redis_timeout;
-    if (s->redis_connect_timeout != 0)
-        c.connect_ms = s->redis_connect_timeout;
-    c.resolve = w->sv.resolve;
-    w->sv.rds = rds_new(&w->loop, &c);
-    w->sv.rds_pool = rds_pool_new(&w->loop, w->sv.rds);
-    snprintf(scripts, sizeof scripts, "%s/scripts/redis", paths_home(home, sizeof home));
-    w->sv.quota = quota_new(&w->loop, w->sv.rds, scripts, s->redis_hash_tags);
-    if (w->sv.quota == NULL)
-        return -1;
-    w->watch.on_change = on_redis_change;
-    rds_watch(w->sv.rds, &w->watch);
-    w->redis_wait.cb = on_redis_wait;
-    on_redis_wait(&w->redis_wait);
+    w->gw.sv.counters = w->slot->counters;
+    w->quota_base = w->slot->quota;
+    w->quota_base.pending = 0;
+    w->gw.sv.watch.mark = &w->slot->mark;
+    w->gw.on_closing = on_gateway_closing;
+    w->gw.on_end = on_gateway_end;
+    w->gw.on_refused = on_refused;
+    w->control = control_new(&w->loop, control_fd, &events, w);
+    uv_prepare_init(&w->loop.uv, &w->turn);
+    w->turn.data = w;
+    uv_prepare_start(&w->turn, on_turn);
+    uv_unref((uv_handle_t *)&w->turn);
+    w->room.cb = on_room;
+    w->beat.cb = on_beat;
+    on_beat(&w->beat);
     return 0;
 }
 
-static int listen_on(struct worker *w, const struct listen_address *a, uint32_t limit, void (*begin)(struct exchange *x),
-    const char *what)
-{
-    bool v6 = strchr(a->host, ':') != NULL;
-    int port = server_listen(w->server, a->host, a->port, limit, begin);
-    if (port < 0) {
-        log_error("cannot listen on %s%s%s:%d: %s", v6 ? "[" : "", a->host, v6 ? "]" : "", a->port, uv_strerror(port));
-        return -1;
-    }
-    log_info("%s on %s%s%s:%d", what, v6 ? "[" : "", a->host, v6 ? "]" : "", port);
-    return 0;
-}
-
-static int start_server(struct worker *w)
-{
-    const struct settings *s = &w->gen->settings;
-    w->server = server_new(&w->sv, current, w);
-    for (uint32_t i = 0; i < s->nlisten; i++) {
-        if (listen_on(w, &s->listen[i], s->connections, exchange_begin, "listening") != 0)
-            return -1;
-    }
-    if (s->has_admin && listen_on(w, &s->admin, 256, admin_begin, "admin") != 0)
-        return -1;
-    return 0;
-}
-
-static void watch_signal(struct worker *w, uv_signal_t *h, int signum)
-{
-    uv_signal_init(&w->loop.uv, h);
-    h->data = w;
-    uv_signal_start(h, on_signal, signum);
-}
-
-static int start(struct worker *w, const char *config)
-{
-    struct upstream_limits none = { 0 };
-    const char *why = NULL;
-    struct buf faults;
-    buf_init(&faults);
-    w->sv.loop = &w->loop;
-    access_log_init(&w->access_log, &w->loop);
-    w->sv.resolve = resolve_new(&w->loop, &why);
-    if (w->sv.resolve == NULL) {
-        log_error("c-ares: %s", why);
-        return -1;
-    }
-    w->sv.upstream = upstream_new(&w->loop, w->sv.resolve, &none);
-    w->sv.fetch = fetch_client_new(&w->loop, w->sv.upstream);
-    w->gen = generation_load(&w->sv, config, false, &faults);
-    if (w->gen == NULL) {
-        fprintf(stderr, "%.*s", (int)faults.n, faults.p);
-        buf_deinit(&faults);
-        return -1;
-    }
-    const struct settings *s = &w->gen->settings;
-    enum log_level level;
-    if (log_level_of(s->log_level, &level) == 0)
-        log_set_level(level);
-    upstream_set_limits(w->sv.upstream, &s->upstream);
-    w->sv.via = s->via;
-    w->sv.hash_tags = s->redis_hash_tags;
-    w->sv.access_flush = &w->access_log.flush;
-    w->sv.access_log = s->access_log ? &w->access_log.lines : NULL;
-    w->limit.cb = on_limit;
-    w->settle.cb = on_settle;
-    int err = shared_new(&w->sv.shared, s->shared_size);
-    if (err != 0) {
-        log_error("shared.size: %s", strerror(-err));
-        return -1;
-    }
-    if (start_redis(w) != 0)
-        return -1;
-    if (generation_start(w->gen, &faults) != 0) {
-        fprintf(stderr, "%.*s", (int)faults.n, faults.p);
-        buf_deinit(&faults);
-        return -1;
-    }
-    buf_deinit(&faults);
-    return start_server(w);
-}
-
-/* A start that failed: what was made goes at once, without the courtesies of a drain. */
-static void give_up(struct worker *w)
-{
-    w->code = EXIT_START;
-    w->ending = true;
-    if (w->gen != NULL)
-        w->gen->stopped = true; /* not all of its plugins have started */
-    if (w->server != NULL)
-        server_drain(w->server, NULL, NULL);
-    uv_run(&w->loop.uv, UV_RUN_NOWAIT); /* listeners are closed before the server goes */
-    close_all(w);
-}
-
-/* Nothing is left but the process; returns its exit code. */
-static int finish(struct worker *w)
-{
-    uv_close((uv_handle_t *)&w->term, NULL);
-    uv_close((uv_handle_t *)&w->interrupt, NULL);
-    access_log_deinit(&w->access_log);
-    int left = loop_deinit(&w->loop);
-    int code = w->code;
-    if (left > 0 || w->sv.leaks > 0)
-        code = EXIT_LEAK;
-    shared_free(w->sv.shared);
-    metrics_free(w->sv.metrics);
-    mem_free(w);
-    return code;
-}
-
-int worker_run(const char *config)
+static struct worker *worker_new(int argc, char **argv)
 {
     struct worker *w = mem_zalloc(sizeof *w);
-    signal(SIGPIPE, SIG_IGN);
-    if (loop_init(&w->loop) != 0) {
-        log_error("cannot make an event loop");
-        return EXIT_START;
+    w->gw.config = argv[0];
+    w->place = (unsigned)atoi(argv[1]);
+    w->places = (unsigned)atoi(argv[2]);
+    w->zone = zone_map(atoi(argv[5]));
+    w->gw.redis_socket = strcmp(argv[6], "-") != 0 ? argv[6] : NULL;
+    w->limit = (uint32_t)strtoul(argv[7], NULL, 10);
+    w->naddresses = (unsigned)(argc - 9) / w->places;
+    w->fds = mem_zalloc((w->naddresses * w->places + 1) * sizeof *w->fds);
+    for (unsigned i = 0; i < w->naddresses * w->places; i++) {
+        w->fds[i] = atoi(argv[9 + i]);
+        fcntl(w->fds[i], F_SETFD, FD_CLOEXEC);
     }
-    bool started = start(w, config) == 0;
-    watch_signal(w, &w->term, SIGTERM);
-    watch_signal(w, &w->interrupt, SIGINT);
-    if (started)
-        log_info("tollgate %s is ready", TOLLGATE_VERSION);
-    else
-        give_up(w);
+    w->waiting_fd = -1;
+    if (shared_map(&w->gw.sv.shared, atoi(argv[8])) != 0)
+        w->gw.sv.shared = NULL;
+    return w;
+}
+
+static void show_start(struct worker *w)
+{
+    w->slot->mark = 0;
+    w->slot->generation = w->slot->generations = w->slot->connections = w->slot->exchanges = 0;
+    w->slot->place = w->place;
+    w->slot->started = (uint64_t)loop_wall_ms();
+    w->slot->beat = zone_now();
+    w->slot->state = ZONE_STARTING;
+    w->slot->pid = (uint64_t)getpid();
+}
+
+int worker_main(int argc, char **argv)
+{
+    struct worker *w = argc >= 9 && atoi(argv[2]) > 0 ? worker_new(argc, argv) : NULL;
+    if (w == NULL || w->zone == NULL || w->gw.sv.shared == NULL) {
+        log_error("worker: this command is for the gateway's own use");
+        return 2;
+    }
+    w->slot = zone_slot(w->zone, (unsigned)atoi(argv[3]));
+    show_start(w);
+    worker_signals(w);
+    if (start(w, atoi(argv[4])) != 0)
+        return 1;
     loop_run(&w->loop);
-    return finish(w);
+    int left = loop_deinit(&w->loop);
+    int code = left > 0 || gateway_deinit(&w->gw) > 0 ? WORKER_LEAK : w->code;
+    shared_free(w->gw.sv.shared);
+    zone_free(w->zone);
+    mem_free(w->listeners);
+    mem_free(w->fds);
+    mem_free(w);
+    return code;
 }

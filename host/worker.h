@@ -1,9 +1,12 @@
-/* The process that serves: one loop with everything on it, from the configuration to the last connection. */
+/* A process that serves, started by the master with its own image: it does what the master says over a control
+ * channel, shows how it is in its slot of the zone, and ends when the master does. */
 #ifndef TOLLGATE_WORKER_H
 #define TOLLGATE_WORKER_H
 
-/* Runs the gateway until SIGTERM or SIGINT; a second one ends it at once. Returns the exit code: 0; 1 where it
- * could not start (said on stderr); 70 where something was still open at the end. */
-int worker_run(const char *config);
+enum { WORKER_REFUSED = 78, WORKER_LEAK = 70 }; /* exit codes: must not be started again; something was left open */
+
+/* Arguments of the internal command: config, place, places, slot, control fd, zone fd, socket of the private Redis or "-", connections
+ * that this worker may have, fd of the dictionary, then the descriptors of the listening sockets (for each address, one a place). Returns the exit code. */
+int worker_main(int argc, char **argv);
 
 #endif

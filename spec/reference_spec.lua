@@ -1,5 +1,5 @@
--- scripts/reference: what it writes into plugins/README.md and host/lua/README.md is up to date, follows the sources, and leaves
--- the rest of the documents alone.
+-- scripts/reference: what it writes into plugins/README.md and host/lua/README.md is up to date, follows the sources, and
+-- leaves the rest of the documents alone.
 local support = require "spec.support"
 local async = support.async
 
@@ -8,7 +8,8 @@ local BEGIN = "<!-- scripts/reference writes from here -->\n"
 -- A copy of what the script reads.
 local function tree()
   local dir = support.tmpdir()
-  local res = support.exec { cmd = "cp", args = { "-R", "--parents", "scripts/reference", "scripts/lua", "plugins", "host", dir } }
+  local res = support.exec { cmd = "cp",
+    args = { "-R", "--parents", "scripts/reference", "scripts/lua", "plugins", "host", dir } }
   assert.equal(0, res.code, res.err)
   return dir
 end
@@ -54,7 +55,8 @@ describe("the reference", function()
     support.write_file(dir .. "/plugins/odd.lua", [[
 -- odd: has every kind of field.
 return { priority = 1, once = true, schema = {
-  a = { type = "integer", min = 1, max = 5, default = 2, doc = "one" }, b = { type = "number", exclusive_min = 0, required = true },
+  a = { type = "integer", min = 1, max = 5, default = 2, doc = "one" },
+  b = { type = "number", exclusive_min = 0, required = true },
   c = { type = "list", of = { type = "string" }, min = 2, default = { "x", "y" } }, d = { type = "duration", min = 1 },
   e = { type = "map", values = { type = "table", fields = { f = { type = "boolean", default = false, doc = "two" } } } },
   g = { alternatives = { { type = "path" }, { type = "size", min = 1024, max = 2 ^ 20 } } },
@@ -135,7 +137,8 @@ Odd things. They are here.
     support.write_file(path, support.read_file(path) .. "\nMine too.\n")
     assert.equal(0, reference(dir).code)
     local text = support.read_file(path)
-    assert.equal((support.read_file("plugins/README.md"):gsub("# Plugins that ship", "# Plugins\n\nMine.")) .. "\nMine too.\n", text)
+    local expected = support.read_file("plugins/README.md"):gsub("# Plugins that ship", "# Plugins\n\nMine.")
+    assert.equal(expected .. "\nMine too.\n", text)
   end))
 
   it("refuses a document without its marks, and arguments that it does not know", async(function()
@@ -143,7 +146,8 @@ Odd things. They are here.
     edit(dir .. "/plugins/README.md", BEGIN, "")
     local res = reference(dir)
     assert.equal(1, res.code)
-    assert.matches("plugins/README.md has no lines <!-- scripts/reference writes from here --> and <!-- to here -->", res.err, 1, true)
+    assert.matches("plugins/README.md has no lines <!-- scripts/reference writes from here --> and <!-- to here -->",
+      res.err, 1, true)
     assert.equal(2, reference(".", "--chek", "x").code)
     assert.equal(2, reference(".", "--chek").code)
   end))

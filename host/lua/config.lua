@@ -104,6 +104,11 @@ local function normalise(config, path, dir)
     plugin_path = config.plugin_path, log = config.log, via = config.via, limits = config.limits,
     shared = config.shared,
     timeouts = routes.milliseconds(config.timeouts),
+    workers = config.workers, watchdog = routes.milliseconds({ config.watchdog })[1], quarantine = config.quarantine,
+    reload = {
+      watch = config.reload.watch, memory = config.reload.memory,
+      drain = routes.milliseconds({ config.reload.drain })[1], check = routes.milliseconds({ config.reload.check })[1],
+    },
     upstream = {
       keepalive = upstream.keepalive, connections = upstream.connections,
       keepalive_timeout = routes.milliseconds({ upstream.keepalive_timeout })[1],

@@ -163,6 +163,20 @@ return {
     keepalive_timeout = seconds(60, "how long one is kept idle"),
     connections = count(1024, 0, 1000000, "for each target; 0: no limit"),
   } },
+  workers = count(nil, 1, 128, "processes that serve; default: as many as there are cores"),
+  watchdog = { type = "duration", min = 0.1, max = DAY, default = 5,
+    doc = "seconds that a plugin may keep a worker from turning; it is interrupted then, and killed a second later" },
+  quarantine = { type = "table", default = {}, doc = "plugins that keep a worker stuck", fields = {
+    after = count(3, 1, 1000, "workers killed in a plugin before it is quarantined; a reload lifts it"),
+    policy = { type = "string", one_of = { "off", "skip", "fail" }, default = "off",
+      doc = "off: nothing; skip: the plugin is left out; fail: its routes answer 503" },
+  } },
+  reload = { type = "table", default = {}, doc = "of configuration, plugins and key files", fields = {
+    watch = { type = "boolean", default = true, doc = "reload when a file has changed" },
+    drain = seconds(30, "for requests on the oldest of more than 4 generations"),
+    check = seconds(10, "the longest that the trial of a new configuration may take"),
+    memory = size("1g", 64 * 1024 ^ 2, nil, "address space that the trial may take"),
+  } },
   shared = { type = "table", default = {}, doc = "tg.shared, the dictionary of all workers", fields = {
     size = size("16m", 1024 ^ 2, 16 * 1024 ^ 3, "bytes of memory, used as it fills; a change takes a restart"),
   } },

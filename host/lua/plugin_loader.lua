@@ -15,10 +15,18 @@ local M = {}
 
 local PHASES = { "check", "init", "stop", "access", "response", "body", "log" }
 
+-- Reads a file; what is read is what a reload looks at, and what every worker loads. Set by M.new.
+local read
+
 local function exists(path)
-  local file = io.open(path, "rb")
-  if file then file:close() end
-  return file ~= nil
+  return read(path) ~= nil
+end
+
+-- As loadfile, which skips a first line that begins with #.
+local function compile(path, env)
+  local text, err = read(path)
+  if not text then return nil, err end
+  return load(text:gsub("^#[^\n]*", ""), "@" .. path, "t", env)
 end
 
 local function refuse_global(_, name)
@@ -76,7 +84,7 @@ end
 -- Runs a file once, by Lua's require under the file's path; returns what require does, and what the file returned.
 function Loader:run(path, name)
   if not package.loaded[path] then
-    local chunk, err = loadfile(path, "t", self:environment(path))
+    local chunk, err = compile(path, self:environment(path))
     if not chunk then error(err:find(":%d+: ") and err or path .. ": " .. err, 0) end
     package.preload[path] = function()
       local value = chunk(name)
@@ -130,9 +138,11 @@ end
 
 --- Makes what `config.resolve_plugins` loads plugins by.
 -- @tparam {string,...} dirs folders
--- @tparam table system `list(folder)` gives the names in it, `real(path)` the path without links, or nil
+-- @tparam table system `read(path)` gives a file's text, or nil and why; `list(folder)` the names in it; `real(path)` the path
+-- without links, or nil
 -- @treturn function (name) → the plugin's table; or nil, a message (nil: no such plugin), and the names that there are
 function M.new(dirs, system)
+  read = system.read
   local self = setmetatable({ dirs = {}, list = system.list, returned = {} }, Loader)
   local seen = {}
   for _, dir in ipairs(dirs) do

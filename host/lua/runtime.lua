@@ -38,17 +38,27 @@ function coroutine.wrap(fn)
   end
 end
 
-local function read(path)
-  local file, err = io.open(path, "rb")
-  if not file then
-    return nil, err
+-- Reads a file; set by M.load. What is read here is what a reload looks at, and what every worker loads.
+local read
+
+-- As loadfile, which skips a first line that begins with #.
+local function compile(path, text)
+  return load(text:gsub("^#[^\n]*", ""), "@" .. path, "t")
+end
+
+-- In the place of the searcher for Lua files, so that modules are read as plugins are.
+local function search(name)
+  local tried = {}
+  for template in package.path:gmatch("[^;]+") do
+    local path = template:gsub("%?", (name:gsub("%.", "/")))
+    local text = read(path)
+    if text then
+      local chunk, err = compile(path, text)
+      return chunk or error(("error loading module '%s' from file '%s':\n\t%s"):format(name, path, err), 0)
+    end
+    tried[#tried + 1] = "\n\tno file '" .. path .. "'"
   end
-  local text = file:read("*a")
-  file:close()
-  if not text then
-    return nil, path .. ": cannot be read"
-  end
-  return text
+  return table.concat(tried)
 end
 
 -- From now on an assignment to an undeclared global is an error that names its place, for code too that does not come from a
@@ -64,11 +74,13 @@ end
 --- Loads the configuration and its plugins.
 -- @tparam string path of gateway.lua
 -- @tparam string shipped folder of the plugins that ship
--- @tparam function list (folder) gives the names in it
--- @tparam function real (path) gives it without links, or nil
+-- @tparam table host `read(path)` gives a file's text, or nil and why; `env(name)` a string or nil; `list(folder)` the names
+-- in it; `real(path)` the path without links, or nil
 -- @treturn table the resolved configuration, or nil
 -- @treturn string faults, one a line
-function M.load(path, shipped, list, real)
+function M.load(path, shipped, host)
+  read = host.read
+  package.loaders[2] = search
   local config = require "tollgate.config"
   local function text_of(faults)
     local lines = {}
@@ -77,7 +89,7 @@ function M.load(path, shipped, list, real)
     end
     return table.concat(lines, "\n")
   end
-  local conf, faults = config.load(path, { env = os.getenv, read = read })
+  local conf, faults = config.load(path, host)
   if not conf then
     return nil, text_of(faults)
   end
@@ -87,8 +99,7 @@ function M.load(path, shipped, list, real)
   end
   dirs[#dirs + 1] = shipped
   seal()
-  local load_plugin = require("tollgate.plugin_loader").new(dirs, { list = list, real = real })
-  conf, faults = config.resolve_plugins(conf, load_plugin)
+  conf, faults = config.resolve_plugins(conf, require("tollgate.plugin_loader").new(dirs, host))
   if not conf then
     return nil, text_of(faults)
   end

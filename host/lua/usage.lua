@@ -2,10 +2,11 @@
 -- stand in the configuration and in key records, and quota itself says which apply.
 --
 -- Only the ids of requests in flight tell what is reserved, and Redis keeps them only where a concurrency limit
--- applies: elsewhere "reserved" and "spent" apart are unknown, and said to be. A set of ids that stays the same while
--- it is read shows that all figures belong together; it is read again where it did not.
+-- applies: elsewhere what is reserved and what is spent are not known apart, which is said. A set of ids that stays
+-- the same while it is read shows that all figures belong together; where it did not, it is read again.
 
 local tg = require "tollgate"
+local form = require "tollgate.usage_form"
 
 local M = {}
 
@@ -133,10 +134,10 @@ local function ask(commands)
   return replies
 end
 
--- Whether all requests of the key are in its set.
-local function all_capped(key)
+-- Whether the key's set has all its requests in flight, or all those that reserve tokens.
+local function all_capped(key, budgets_only)
   for _, one in ipairs(key.limits) do
-    if not one.concurrency then return false end
+    if not one.concurrency and (one.budget or not budgets_only) then return false end
   end
   return #key.limits > 0
 end
@@ -186,13 +187,12 @@ local function read_batch(names, keys, month)
     key.in_flight = replies[3 * i - 1]
     key.bucket = replies[3 * i] and tonumber(replies[3 * i]) or nil
     key.seen = key.in_flight > 0 or key.bucket ~= nil or replies[3 * i - 2] ~= false
-    if not all_capped(key) then
-      key.in_flight = nil
-    elseif key.in_flight == 0 then
+    if key.charged == 0 then
       key.reserved = 0
-    else
+    elseif all_capped(key, true) then
       read_reserved(names, key, month)
     end
+    if not all_capped(key) then key.in_flight = nil end
     key.spent = key.reserved and math.max(0, key.charged - key.reserved)
   end
 end
@@ -203,76 +203,6 @@ local function month_of(time)
   local next_year, next_month = month == 12 and year + 1 or year, month % 12 + 1
   return ("%04d%02d"):format(year, month), ("%04d-%02d"):format(year, month),
     ("%04d-%02d-01T00:00:00Z"):format(next_year, next_month)
-end
-
--- Output
-
--- An id as it is, unless it would spoil the line.
-local function shown(id) return id:find("^[%w%p ]+$") and id or tg.json.encode(id) end
-
-local function number(n) return n and ("%.0f"):format(n) end
-
-local function share(key, limits)
-  if not limits.budget or limits.budget == 0 then return nil end
-  return key.charged / limits.budget
-end
-
-local function json_line(key, when)
-  local function put(value) return value or "null" end
-  local limits = {}
-  for i, one in ipairs(key.limits) do
-    local part = share(key, one)
-    limits[i] = ('{"routes":%s,"budget":%s,"share":%s,"concurrency":%s}'):format(tg.json.encode(one.routes),
-      put(number(one.budget)), put(part and ("%.6g"):format(part)), put(number(one.concurrency)))
-  end
-  local form = '{"key":%s,"disabled":%s,"month":"%s","month_ends":"%s","charged":%s,"spent":%s,"reserved":%s,"in_flight":%s,'
-    .. '"limits":[%s]}\n'
-  return form:format(tg.json.encode(key.id), tostring(key.disabled or false), when.month, when.ends, number(key.charged),
-    put(number(key.spent)), put(number(key.reserved)), put(number(key.in_flight)), table.concat(limits, ","))
-end
-
-local function row(name, format, ...) return ("%-16s " .. format .. "\n"):format(name, ...) end
-
-local function page(key, when)
-  local out = { row("key", "%s%s", shown(key.id), key.disabled and " (disabled)" or ""),
-    row("month", "%s, ends %s", when.month, when.ends),
-    row("tokens, month", "%.0f (spent and reserved)", key.charged),
-    row("spent", "%s", number(key.spent) or "unknown"), row("reserved", "%s", number(key.reserved) or "unknown"),
-    row("in flight", "%s", number(key.in_flight) or "unknown (no concurrency limit applies)") }
-  local rated = false
-  for _, one in ipairs(key.limits) do
-    local part = share(key, one)
-    local where = #key.limits > 1 and " on " .. table.concat(one.routes, ", ") or ""
-    out[#out + 1] = row("budget", "%s%s%s", number(one.budget) or "none", where,
-      part and (", %.1f %% of it spent and reserved"):format(100 * part) or "")
-    rated = rated or one.rate ~= nil
-  end
-  if rated then
-    out[#out + 1] = key.bucket and row("bucket", "%.2f requests left at the last request", key.bucket) or row("bucket", "full")
-  end
-  if #key.limits == 0 then out[#out + 1] = row("budget", "unknown: no key file and no route has this key") end
-  return table.concat(out)
-end
-
-local COLUMNS = "%-24s %14s %14s %9s %16s %8s  %s\n"
-
-local function heading(when)
-  return ("month %s, ends %s\n"):format(when.month, when.ends)
-    .. COLUMNS:format("key", "spent", "reserved", "in flight", "budget", "share", "routes")
-end
-
--- Where what is reserved is unknown, spent has it in it and is marked.
-local function lines(key)
-  local out = {}
-  if #key.limits == 0 then return COLUMNS:format(shown(key.id), number(key.charged), "", "", "-", "-", "no route") end
-  for i, one in ipairs(key.limits) do
-    local part = share(key, one)
-    local first = i == 1
-    out[i] = COLUMNS:format(first and shown(key.id) or "", first and (number(key.spent) or number(key.charged) .. "*") or "",
-      first and (number(key.reserved) or "unknown") or "", first and (number(key.in_flight) or "unknown") or "",
-      number(one.budget) or "none", part and ("%.1f %%"):format(100 * part) or "-", table.concat(one.routes, ", "))
-  end
-  return table.concat(out)
 end
 
 local function fail(format, ...)
@@ -288,27 +218,25 @@ end
 local function report_one(book, key, when, json)
   if #key.limits == 0 and not key.seen and not book.by_id[key.id] then return unknown_key(book, key.id) end
   if key.fault then return fail("%s", key.fault) end
-  io.stdout:write(json and json_line(key, when) or page(key, when))
+  io.stdout:write(json and form.json(key, when) or form.page(key, when))
   return 0
 end
 
 local function report_all(book, names, when, json)
   local code, marked, batch = 0, false, {}
-  if not json then io.stdout:write(heading(when)) end
+  if not json then io.stdout:write(form.heading(when)) end
   for i, key in ipairs(book.list) do
     if key.fault then code = fail("%s", key.fault) else batch[#batch + 1] = key end
     if #batch == BATCH or i == #book.list then
       if #batch > 0 then read_batch(names, batch, when.stamp) end
       for _, one in ipairs(batch) do
-        io.stdout:write(json and json_line(one, when) or lines(one))
+        io.stdout:write(json and form.json(one, when) or form.lines(one))
         marked = marked or (#one.limits > 0 and not one.spent)
       end
       batch = {}
     end
   end
-  if marked and not json then
-    io.stdout:write("* with what is reserved: without a concurrency limit on all of a key's routes it is not known apart\n")
-  end
+  if marked and not json then io.stdout:write(form.MARK) end
   return code
 end
 

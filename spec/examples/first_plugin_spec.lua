@@ -22,7 +22,8 @@ local function shell(home)
   support.write_file(home .. "/bin/tollgate", ("#!/bin/sh\nexec '%s' \"$@\"\n"):format(gateway.binary()))
   support.exec { cmd = "chmod", args = { "+x", home .. "/bin/tollgate" } }
   function self.run(text)
-    local res = support.exec { cmd = "bash", args = { "-e", "-c", text .. "pwd >" .. home .. "/pwd" }, cwd = self.dir, env = self.env }
+    local script = text .. "pwd >" .. home .. "/pwd"
+    local res = support.exec { cmd = "bash", args = { "-e", "-c", script }, cwd = self.dir, env = self.env }
     assert.equal(0, res.code, text .. res.out .. res.err)
     self.dir = support.read_file(home .. "/pwd"):match("[^\n]+")
     return res.out .. res.err

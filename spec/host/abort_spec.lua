@@ -256,6 +256,7 @@ describe("an origin that", function()
     local on
     on = rig.start { handler = function(_, conn)
       on.gw:kill("sigstop")
+      support.on_end(function() on.gw:kill("sigcont") end)
       conn:write("HTTP/1.1 200 OK\r\n\r\nabc")
       support.sleep(20)
       conn:reset()

@@ -92,7 +92,7 @@ local function draw_answer(plan)
   plan.answer = { deltas = deltas, usage = plan.kind ~= "no_usage" and { input = random(1, 120), output = output } }
   plan.at, plan.split = random(), random(4) == 1 and random(1, 60) or nil
   plan.delay = random(6) == 1 and random(1, 15) or 0
-  plan.policy = random(2) == 1 and "seen" or "reserved"
+  plan.policy = pick { "seen", "reserved", "drain" }
 end
 
 --- The i-th request.
@@ -152,6 +152,19 @@ local function client_has_all(plan)
   support.wait_for(function() return plan.has_all end, "the client of request " .. plan.i, 20000)
 end
 
+local function answer(plan, conn, body)
+  if not plan.stream then
+    local text = table.concat(plan.answer.deltas)
+    plan.told.usage = plan.answer.usage or nil
+    plan.told.text = plan.api == "openai-embeddings" and 0 or #text
+    return conn:respond { headers = JSON, body = llm.answer(plan.api, plan.answer, body) }
+  end
+  local bytes = stream_bytes(plan, body, 1000)
+  conn:start { headers = { ["content-type"] = "text/event-stream" } }
+  send(plan, conn, bytes)
+  conn:finish()
+end
+
 local STATUSES = { 400, 404, 429, 500, 503, 529 }
 
 local acts = {}
@@ -187,15 +200,31 @@ function acts.reset(plan, conn, body)
   conn:reset()
 end
 
+local function client_has_left(plan)
+  support.wait_for(function() return plan.left end, "the leaving of the client of request " .. plan.i, 20000)
+end
+
+-- What the gateway reads on for, once the client has left: all that is behind the bytes that it got.
+local function drain(plan, conn, body)
+  client_has_left(plan)
+  plan.told = { status = 200, text = 0 }
+  local bytes = stream_bytes(plan, body, 1000)
+  send(plan, conn, bytes:sub(plan.stops_at + 1))
+  conn:finish()
+end
+
 function acts.abort(plan, conn, body)
   stop_early(plan, conn, body, plan.kind == "abort_in_text")
+  if plan.policy == "drain" then return drain(plan, conn, body) end
   conn:wait_closed(20000)
 end
 acts.abort_in_text = acts.abort
 
-function acts.abort_early(plan, conn)
+function acts.abort_early(plan, conn, body)
   plan.stops_at = -1
-  conn:wait_closed(20000)
+  if plan.policy ~= "drain" then return conn:wait_closed(20000) end
+  client_has_left(plan)
+  answer(plan, conn, body)
 end
 
 function acts.error_event(plan, conn, body)
@@ -257,19 +286,6 @@ function acts.cut_json(plan, conn, body)
   conn:close()
 end
 
-local function answer(plan, conn, body)
-  if not plan.stream then
-    local text = table.concat(plan.answer.deltas)
-    plan.told.usage = plan.answer.usage or nil
-    plan.told.text = plan.api == "openai-embeddings" and 0 or #text
-    return conn:respond { headers = JSON, body = llm.answer(plan.api, plan.answer, body) }
-  end
-  local bytes = stream_bytes(plan, body, 1000)
-  conn:start { headers = { ["content-type"] = "text/event-stream" } }
-  send(plan, conn, bytes)
-  conn:finish()
-end
-
 --- An origin that acts by plans[i], i being the last part of the path; plan.told is what it told.
 function M.origin(plans)
   return support.origin(function(req, conn)
@@ -304,7 +320,7 @@ function M.charge(plan)
   if told.status > 299 then return 0 end
   local text = math.min(math.ceil(told.text / M.BYTES_PER_TOKEN), plan.output)
   local seen = (told.input or plan.prompt) + text
-  if plan.policy == "seen" and not told.encoded then return seen end
+  if plan.policy ~= "reserved" and not told.encoded then return seen end
   return math.max(seen, plan.prompt + plan.output)
 end
 

@@ -21,16 +21,20 @@ local KEYS = {
 -- The keys with ample limits have most of the requests.
 local TURN = { "plenty", "plenty", "plenty-2", "plenty-2", "all limits", "all limits", "slow", "poor", "narrow", "unmetered" }
 
+-- By the first part of the path. Nobody listens where "dead" leads to.
+local POLICIES = { seen = { on_missing_usage = "seen" }, reserved = { on_missing_usage = "reserved" },
+  drain = { on_client_gone = "drain" }, dead = {} }
+
 local function secret_of(id) return "tg-" .. id:gsub(" ", "-") end
 
 local function routes(origin)
   local list = {}
-  for _, policy in ipairs { "seen", "reserved", "dead" } do
+  for policy, quota in pairs(POLICIES) do
     for api in pairs(support.llm.apis) do
       if type(support.llm.apis[api]) == "table" then
         list[#list + 1] = { name = policy .. "-" .. api, path = ("/%s/%s/*"):format(policy, api), api = api,
           targets = { { url = policy == "dead" and "http://127.0.0.1:" .. support.free_port() or origin.url } },
-          plugins = { quota = { on_missing_usage = policy ~= "dead" and policy or nil } } }
+          plugins = { quota = quota } }
       end
     end
   end

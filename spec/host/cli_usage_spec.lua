@@ -1,5 +1,5 @@
 -- tollgate usage KEYID: what a key has spent and has in flight, read from the gateway's Redis, its own or a given one; and what
--- it says where Redis does not answer.
+-- it says where Redis does not answer. The figures themselves are in usage_spec.lua.
 local support = require "spec.support"
 local async = support.async
 
@@ -34,13 +34,14 @@ local function json(gw, id)
   local res = usage(gw, id, "--json")
   assert.same({ 0, "" }, { res.code, res.err })
   assert.matches("^{[^\n]*}\n$", res.out)
-  return support.decode(res.out)
+  local told = support.decode(res.out)
+  return { key = told.key, charged = told.charged, in_flight = told.in_flight }
 end
 
 local function told_of(config)
   local on = gateway(config)
   on.gw:wait_log("redis: usable")
-  assert.same({ key = "alice", month_tokens = 0, in_flight = 0 }, json(on.gw, "alice"))
+  assert.same({ key = "alice", charged = 0, in_flight = 0 }, json(on.gw, "alice"))
   assert.matches("bucket +full\n", usage(on.gw, "alice").out)
 
   on.go = false
@@ -48,10 +49,10 @@ local function told_of(config)
   on.origin:wait_request(1)
   local during = json(on.gw, "alice")
   assert.equal(1, during.in_flight)
-  assert.is_true(during.month_tokens >= 50) -- reserved
+  assert.is_true(during.charged >= 50) -- reserved
   on.go = true
   assert.equal(200, pending:join().status)
-  assert.same({ key = "alice", month_tokens = 17, in_flight = 0 }, json(on.gw, "alice"))
+  assert.same({ key = "alice", charged = 17, in_flight = 0 }, json(on.gw, "alice"))
 
   local text = usage(on.gw, "alice")
   assert.same({ 0, "" }, { text.code, text.err })
@@ -59,7 +60,9 @@ local function told_of(config)
   assert.matches("tokens, month +17 %(spent and reserved%)\n", text.out)
   assert.matches("in flight +0\n", text.out)
   assert.matches("bucket +4%.%d%d requests left", text.out)
-  assert.same({ key = 'b"\n', month_tokens = 0, in_flight = 0 }, json(on.gw, 'b"\n'))
+  local unknown = usage(on.gw, 'b"\n')
+  assert.same({ 1, "" }, { unknown.code, unknown.out })
+  assert.matches('no key "b\\"\\n": ', unknown.err, 1, true)
 end
 
 it("tells what is reserved, spent and in flight: of a given Redis", async(function()
@@ -82,7 +85,7 @@ it("changes nothing in Redis", async(function()
   json(on.gw, "alice")
   local before = redis:dump()
   json(on.gw, "alice")
-  json(on.gw, "bob")
+  assert.equal(1, usage(on.gw, "bob").code)
   assert.same(before, redis:dump())
 end))
 

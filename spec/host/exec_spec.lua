@@ -43,8 +43,8 @@ describe("tollgate exec", function()
   it("tells an error with its traceback, and ends with 1", async(function()
     local res = exec "local function f()\n  error 'boom'\nend\nf()\n"
     assert.same({ 1, "" }, { res.code, res.out })
-    assert.matches("^DIR/file%.lua:2: boom\nstack traceback:\n.*DIR/file%.lua:2: in function 'f'\n.*DIR/file%.lua:4: in main chunk",
-      res.err)
+    assert.matches("^DIR/file%.lua:2: boom\nstack traceback:\n.*DIR/file%.lua:2: in function 'f'\n", res.err)
+    assert.matches("DIR/file%.lua:4: in main chunk", res.err)
     assert.matches("error object of type table", exec("error {}").err)
     assert.matches("^mine\n", exec("error(setmetatable({}, { __tostring = function() return 'mine' end }))").err)
     local syntax = exec "local x = = 1"

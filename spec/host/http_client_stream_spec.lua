@@ -46,7 +46,7 @@ end
 local MUCH = 128 * 2 ^ 20
 
 local function memory(gw, name)
-  return tonumber(support.read_file(("/proc/%d/status"):format(gw.pid)):match(name .. ":%s*(%d+) kB")) * 1024
+  return tonumber(support.read_file(("/proc/%d/status"):format(gw:workers()[1])):match(name .. ":%s*(%d+) kB")) * 1024
 end
 
 describe("tg.http.stream", function()

@@ -50,7 +50,8 @@ describe("tollgate new plugin", function()
     local dir = support.tmpdir()
     assert.equal(0, new(dir, "plugin", "stamp").code)
     local path = dir .. "/plugins/stamp.lua"
-    support.write_file(path, (assert(support.read_file(path)):gsub("ctx.request.headers%[", "local _ = ctx.request.headers, ({})[")))
+    local broken = assert(support.read_file(path)):gsub("ctx%.request%.headers%[", "ctx.other = ctx; ({})[")
+    support.write_file(path, broken)
     assert.equal(1, support.tollgate({ "test" }, { cwd = dir }).code)
     support.write_file(path, "retrun {}")
     local res = support.tollgate({ "test" }, { cwd = dir })
@@ -61,7 +62,8 @@ describe("tollgate new plugin", function()
   it("runs with plain busted too", async(function()
     local dir = support.tmpdir()
     assert.equal(0, new(dir, "plugin", "stamp").code)
-    local res = support.exec { cmd = "/usr/bin/busted", args = { "-o", "TAP" }, cwd = dir, env = { TOLLGATE_BIN = gateway.binary() } }
+    local res = support.exec { cmd = "/usr/bin/busted", args = { "-o", "TAP" }, cwd = dir,
+      env = { TOLLGATE_BIN = gateway.binary() } }
     assert.same({ 0, "" }, { res.code, res.err })
     assert.matches("^ok 1 .*\n1%.%.3\n$", res.out)
   end))
@@ -97,7 +99,8 @@ describe("tollgate new plugin", function()
       return (res.err:gsub("^tollgate new plugin: ", ""))
     end
     for _, name in ipairs { "", "Stamp", "1st", "_x", "a-b", "a.b", "../up", "a b", "a\n", "é", ("x"):rep(41) } do
-      assert.equal("'" .. name .. "': a name is at most 40 lower-case letters, digits and _, and begins with a letter\n", told(name))
+      assert.equal("'" .. name .. "': a name is at most 40 lower-case letters, digits and _, and begins with a letter\n",
+        told(name))
     end
     assert.equal("'end': it is a word of Lua's own\n", told "end")
     assert.equal("'quota': a plugin of this name comes with tollgate\n", told "quota")

@@ -156,14 +156,16 @@ describe("a global", function()
     assert.matches("x: DIR/a/x%.lua:2: assignment to the undeclared global 'count'; write: local count\n$",
       refused({ ["a/x.lua"] = "local M = {}\ncount = 0\nreturn M" }, { "x" }))
     assert.matches("x: DIR/a/x/deep/er%.lua:3: assignment to the undeclared global 'count'",
-      refused({ ["a/x/init.lua"] = 'return require "deep.er"', ["a/x/deep/er.lua"] = "\n\nfunction count() end\nreturn {}" }, { "x" }))
+      refused({ ["a/x/init.lua"] = 'return require "deep.er"',
+        ["a/x/deep/er.lua"] = "\n\nfunction count() end\nreturn {}" }, { "x" }))
     assert.matches("a/x%.lua:1: assignment to the undeclared global 'count'",
       refused({ ["a/x.lua"] = "_G.count = 1\nreturn {}" }, { "x" }))
   end))
 
   it("that is known stays as it is for others where one file puts something in its place", async(function()
     local got = headers({
-      ["a/one.lua"] = "tostring = function() return 'mine' end\n" .. teller("one", "string"):gsub("= word end", "= tostring(1) end"),
+      ["a/one.lua"] = "tostring = function() return 'mine' end\n"
+        .. teller("one", "string"):gsub("= word end", "= tostring(1) end"),
       ["a/two.lua"] = teller("two", "string"):gsub("= word end", "= tostring(2) end"),
     }, { "one", "two" })
     assert.same({ "mine", "2" }, { got["x-one"], got["x-two"] })

@@ -46,8 +46,8 @@ describe("tollgate test", function()
   it("ends with 1 where a spec fails, does not load, or is not there", async(function()
     local res = run(FAILING)
     assert.equal(1, res.code)
-    assert.matches("not ok 1 %- things fail\n# spec/x_spec%.lua @ 1\n# Failure message: spec/x_spec%.lua:1: Expected objects to be equal",
-      res.out)
+    assert.matches("not ok 1 - things fail\n# spec/x_spec.lua @ 1\n# Failure message: spec/x_spec.lua:1: Expected objects",
+      res.out, 1, true)
     assert.equal(1, run("local x = = 1").code)
     assert.equal(1, run("error 'boom'").code)
     assert.equal(1, run(PASSING, { "spec/none_spec.lua" }).code)
@@ -172,7 +172,8 @@ describe("plain busted", function()
   -- Those that are installed here: /usr/bin/busted itself runs under whatever `lua` is.
   local function interpreters()
     local list = {}
-    for _, name in ipairs { "/usr/bin/luajit", "/usr/bin/lua5.1", "/usr/bin/lua5.2", "/usr/bin/lua5.3", "/usr/bin/lua5.4", "/usr/bin/lua" } do
+    for _, version in ipairs { "jit", "5.1", "5.2", "5.3", "5.4", "" } do
+      local name = "/usr/bin/lua" .. version
       local usable = support.read_file(name) and
         support.exec { cmd = name, args = { "-e", "require 'busted.core'" } }.code == 0
       if usable then list[#list + 1] = name end

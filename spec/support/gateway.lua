@@ -42,6 +42,7 @@ local function config_text(options, dir)
   config.listen = config.listen or "127.0.0.1:0"
   config.admin = config.admin or "127.0.0.1:0"
   config.data_dir = config.data_dir or dir .. "/data"
+  config.workers = config.workers or 1
   if config.plugin_path == nil and has_plugins(options.files) then config.plugin_path = { "plugins" } end
   return "return " .. literal.format(config) .. "\n"
 end
@@ -66,7 +67,7 @@ local function wait_ready(self)
 end
 
 --- Starts a gateway and waits until it is ready.
--- @param options config: text of gateway.lua, or a table (listen, admin, data_dir and, where `files` has
+-- @param options config: text of gateway.lua, or a table (listen, admin, data_dir, workers = 1 and, where `files` has
 --   plugins/…, plugin_path are filled in; support.raw(text) puts an expression); files: name → text, written
 --   beside it; env: name → value; args: further arguments; dir: an existing directory instead of a new one; bin: another binary
 -- @return gw: .port, .admin_port, .pid, .dir, .log(), .access() and the methods below
@@ -129,6 +130,33 @@ end
 --- GET on the admin listener.
 function Gateway:admin(path)
   return http.request { port = self.admin_port, path = path, host = "127.0.0.1" }
+end
+
+--- What the gateway knows of itself, as a table.
+function Gateway:status() return http.json(self:admin("/status")) end
+
+--- The pids of its workers that serve, by place.
+function Gateway:workers()
+  local pids = {}
+  for _, worker in ipairs(self:status().workers) do
+    if worker.state == "serving" then pids[#pids + 1] = worker.pid end
+  end
+  return pids
+end
+
+--- Stops the processes of all workers (the master goes on) until resume(); shorter than the watchdog, or they are replaced.
+function Gateway:pause()
+  self.paused = self:workers()
+  for _, pid in ipairs(self.paused) do uv.kill(pid, "sigstop") end
+end
+
+function Gateway:resume()
+  for _, pid in ipairs(self.paused) do uv.kill(pid, "sigcont") end
+end
+
+--- Runs a command (reload, status, …) on this gateway's configuration.
+function Gateway:command(name, ...)
+  return M.tollgate({ name, "-c", self.dir .. "/gateway.lua", ... }, { timeout = 15000 })
 end
 
 function Gateway:connect(limit_ms) return http.connect(self.port, limit_ms) end

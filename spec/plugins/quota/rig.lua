@@ -109,9 +109,9 @@ function M.in_one_turn(gw, n, request)
     -- An answer shows that the connection has been accepted.
     assert(conns[i]:request { path = "/nowhere" }.status == 404)
   end
-  gw:kill "sigstop"
+  gw:pause()
   for i = 1, n do assert(conns[i]:send_request(list[(i - 1) % #list + 1])) end
-  gw:kill "sigcont"
+  gw:resume()
   for i = 1, n do
     calls[i] = function()
       local status = assert(conns[i]:read_response()).status

@@ -1,0 +1,260 @@
+/* See gateway.h. The end: no new connections, answers that are owed are given (up to a limit), settlements reach Redis, then
+ * everything is closed in the reverse order of the start. */
+#include "gateway.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "log.h"
+#include "mem.h"
+
+enum { SETTLE_MS = 3000, SETTLE_LAST_MS = 500, SETTLE_STEP_MS = 10 };
+
+#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+
+/* --- generations --- */
+
+static struct generation *current(void *arg)
+{
+    return ((struct gateway *)arg)->current;
+}
+
+static void apply_settings(struct gateway *gw)
+{
+    const struct settings *s = &gw->current->settings;
+    enum log_level level;
+    if (log_level_of(s->log_level, &level) == 0)
+        log_set_level(level);
+    upstream_set_limits(gw->sv.upstream, &s->upstream);
+    gw->sv.via = s->via;
+    gw->sv.hash_tags = s->redis_hash_tags;
+    gw->sv.access_log = s->access_log ? &gw->access_log.lines : NULL;
+}
+
+/* The oldest that is neither current nor being loaded. */
+static struct generation *oldest(const struct gateway *gw)
+{
+    struct generation *found = NULL;
+    for (struct generation *g = gw->sv.generations; g != NULL; g = g->next) {
+        if (g != gw->current && g != gw->pending)
+            found = g;
+    }
+    return found;
+}
+
+static void on_oldest(struct timer *t)
+{
+    struct gateway *gw = CONTAINER(t, struct gateway, oldest);
+    struct generation *g = oldest(gw);
+    if (g == NULL || gw->sv.ngenerations < GATEWAY_GENERATIONS)
+        return;
+    log_warn("generation %llu has not ended after reload.drain; what runs on it is cut off", (unsigned long long)g->number);
+    server_abort_generation(gw->server, g);
+}
+
+bool gateway_has_room(struct gateway *gw)
+{
+    if (gw->sv.ngenerations < GATEWAY_GENERATIONS)
+        return true;
+    if (gw->oldest.at == 0)
+        timer_set(gw->loop, &gw->oldest, gw->current->settings.reload_drain);
+    return false;
+}
+
+static int begin(struct gateway *gw)
+{
+    gw->current = gw->pending;
+    apply_settings(gw);
+    int err = gateway_redis_start(gw);
+    gw->current = NULL;
+    return err;
+}
+
+int gateway_load(struct gateway *gw, struct snapshot *from, uint64_t number, struct buf *faults)
+{
+    struct shared *shared = gw->sv.shared;
+    gw->sv.shared = NULL; /* not for the file level of plugins, which runs once more than they think */
+    gw->pending = generation_load_from(&gw->sv, gw->config, from, number, false, faults);
+    gw->sv.shared = shared;
+    if (gw->pending == NULL)
+        return -1;
+    if (gw->current == NULL && begin(gw) != 0) {
+        buf_add_text(faults, "the services could not be started\n");
+        gateway_drop(gw);
+        return -1;
+    }
+    if (gw->current != NULL)
+        generation_suspend(gw->current);
+    if (generation_start(gw->pending, gw->current, faults) == 0)
+        return 0;
+    gateway_drop(gw);
+    return -1;
+}
+
+void gateway_switch(struct gateway *gw)
+{
+    struct generation *old = gw->current;
+    gw->current = gw->pending;
+    gw->pending = NULL;
+    apply_settings(gw);
+    if (gw->server == NULL)
+        gw->server = server_new(&gw->sv, current, gw);
+    if (old != NULL)
+        generation_release(old);
+}
+
+void gateway_drop(struct gateway *gw)
+{
+    struct generation *g = gw->pending;
+    gw->pending = NULL;
+    generation_stop(g);
+    generation_release(g);
+    if (gw->current != NULL)
+        generation_resume(gw->current);
+}
+
+void gateway_quarantine(struct gateway *gw, const char *plugin, bool fail)
+{
+    struct quarantine *q = mem_zalloc(sizeof *q + strlen(plugin) + 1);
+    strcpy(q->plugin, plugin);
+    q->fail = fail;
+    q->next = gw->sv.quarantine;
+    gw->sv.quarantine = q;
+    for (struct generation *g = gw->sv.generations; g != NULL; g = g->next)
+        generation_quarantine(g, q);
+}
+
+void gateway_quarantine_lift(struct gateway *gw)
+{
+    while (gw->sv.quarantine != NULL) {
+        struct quarantine *q = gw->sv.quarantine;
+        gw->sv.quarantine = q->next;
+        mem_free(q);
+    }
+}
+
+/* --- start and end --- */
+
+static void close_all(struct gateway *gw)
+{
+    if (gw->on_closing != NULL)
+        gw->on_closing(gw);
+    if (gw->pending != NULL) {
+        generation_stop(gw->pending);
+        generation_release(gw->pending);
+        gw->pending = NULL;
+    }
+    if (gw->current != NULL)
+        generation_stop(gw->current);
+    if (gw->sv.quota != NULL)
+        quota_free(gw->sv.quota);
+    gw->sv.quota = NULL;
+    if (gw->server != NULL)
+        server_free(gw->server);
+    gw->server = NULL;
+    if (gw->current != NULL)
+        generation_release(gw->current);
+    gw->current = NULL;
+    if (gw->sv.rds_pool != NULL) /* what plugins had borrowed is back */
+        rds_pool_free(gw->sv.rds_pool);
+    if (gw->sv.rds != NULL)
+        rds_free(gw->sv.rds);
+    gw->sv.rds = NULL;
+    metrics_free(gw->sv.metrics);
+    fetch_client_free(gw->sv.fetch);
+    upstream_free(gw->sv.upstream);
+    resolve_free(gw->sv.resolve);
+    gateway_quarantine_lift(gw);
+    timer_deinit(gw->loop, &gw->limit);
+    timer_deinit(gw->loop, &gw->settle);
+    timer_deinit(gw->loop, &gw->redis_wait);
+    timer_deinit(gw->loop, &gw->oldest);
+    access_log_deinit(&gw->access_log);
+    gw->on_end(gw);
+}
+
+/* Settlements, voids and log phases may still be under way: waits for them, but not for ever. */
+static void on_settle(struct timer *t)
+{
+    struct gateway *gw = CONTAINER(t, struct gateway, settle);
+    bool idle = (gw->sv.quota == NULL || quota_idle(gw->sv.quota)) && gw->sv.exchanges == 0;
+    if (!idle && loop_now(gw->loop) < gw->settle_until) {
+        timer_set(gw->loop, t, SETTLE_STEP_MS);
+        return;
+    }
+    if (gw->sv.exchanges > 0 && !gw->fetches_cut) { /* log phases that wait for an answer get an error, and a moment to end */
+        gw->fetches_cut = true;
+        gw->settle_until = loop_now(gw->loop) + SETTLE_LAST_MS;
+        timer_set(gw->loop, t, SETTLE_STEP_MS);
+        fetch_client_stop(gw->sv.fetch);
+        return;
+    }
+    uint32_t waiting = exchange_end_logs(&gw->sv);
+    if (waiting > 0)
+        log_warn("stopping: %u log phases of plugins did not end in time and were given up", waiting);
+    if (gw->sv.exchanges > 0)
+        log_error("leak: %u exchanges have not ended", gw->sv.exchanges);
+    gw->sv.leaks += gw->sv.exchanges;
+    close_all(gw);
+}
+
+static void on_server_empty(void *arg)
+{
+    struct gateway *gw = arg;
+    timer_stop(&gw->limit);
+    exchange_end_gone(&gw->sv);
+    gw->settle_until = loop_now(gw->loop) + SETTLE_MS;
+    on_settle(&gw->settle);
+}
+
+static void on_limit(struct timer *t)
+{
+    struct gateway *gw = CONTAINER(t, struct gateway, limit);
+    log_warn("drain: the limit has passed; %u connections are cut off", server_connections(gw->server));
+    server_abort(gw->server);
+}
+
+void gateway_drain(struct gateway *gw, uint64_t limit_ms)
+{
+    if (gw->ending)
+        return;
+    gw->ending = true;
+    gw->sv.draining = true;
+    if (gw->server == NULL) {
+        on_server_empty(gw);
+        return;
+    }
+    timer_set(gw->loop, &gw->limit, limit_ms);
+    server_drain(gw->server, on_server_empty, gw);
+}
+
+void gateway_abort(struct gateway *gw)
+{
+    if (gw->server != NULL)
+        server_abort(gw->server);
+}
+
+int gateway_init(struct gateway *gw, struct loop *l)
+{
+    struct upstream_limits none = { 0 };
+    const char *why = NULL;
+    gw->loop = gw->sv.loop = l;
+    gw->sv.resolve = resolve_new(l, &why);
+    if (gw->sv.resolve == NULL) {
+        log_error("c-ares: %s", why);
+        return -1;
+    }
+    gw->sv.upstream = upstream_new(l, gw->sv.resolve, &none);
+    gw->sv.fetch = fetch_client_new(l, gw->sv.upstream);
+    access_log_init(&gw->access_log, l);
+    gw->sv.access_flush = &gw->access_log.flush;
+    gw->limit.cb = on_limit;
+    gw->settle.cb = on_settle;
+    gw->oldest.cb = on_oldest;
+    return 0;
+}
+
+unsigned gateway_deinit(struct gateway *gw)
+{
+    return gw->sv.leaks;
+}

@@ -1,0 +1,131 @@
+/* See load_check.h. What the master must know without running Lua goes along as notes (plan.h reads them). */
+#include "load_check.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "log.h"
+
+static void note(struct snapshot *s, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static void note(struct snapshot *s, const char *name, const char *format, ...)
+{
+    char text[PATH_MAX + 256];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    snapshot_set_note(s, name, slice_of(text));
+}
+
+static void note_addresses(struct snapshot *s, const struct settings *set)
+{
+    struct buf all;
+    buf_init(&all);
+    for (uint32_t i = 0; i < set->nlisten; i++)
+        buf_printf(&all, "%s %d\n", set->listen[i].host, set->listen[i].port);
+    snapshot_set_note(s, "listen", buf_slice(&all));
+    buf_deinit(&all);
+    if (set->has_admin)
+        note(s, "admin", "%s %d\n", set->admin.host, set->admin.port);
+}
+
+void load_check_note(struct generation *g)
+{
+    struct snapshot *s = g->snapshot;
+    const struct settings *set = &g->settings;
+    note_addresses(s, set);
+    note(s, "workers", "%" PRIu32, set->workers);
+    note(s, "data_dir", "%s", set->data_dir);
+    note(s, "run_dir", "%s", set->run_dir);
+    if (set->redis_url != NULL)
+        note(s, "redis", "%s %d %d", set->redis_url, set->redis_hash_tags, set->redis_eviction_refuse);
+    note(s, "limits.connections", "%" PRIu32, set->connections);
+    note(s, "timeouts.drain", "%" PRIu64, set->timeouts.drain);
+    note(s, "log.level", "%s", set->log_level);
+    note(s, "shared.size", "%" PRIu64, set->shared_size);
+    note(s, "watchdog", "%" PRIu64, set->watchdog);
+    note(s, "quarantine.after", "%" PRIu32, set->quarantine_after);
+    note(s, "quarantine.policy", "%s", set->quarantine_policy);
+    note(s, "reload.watch", "%d", set->reload_watch);
+    note(s, "reload.check", "%" PRIu64, set->reload_check);
+    note(s, "reload.memory", "%" PRIu64, set->reload_memory);
+}
+
+/* What the marks in the zone mean: route.N is a name, hook.N.M the plugin at that place of its chain. */
+static void note_hooks(struct snapshot *s, struct generation *g)
+{
+    char name[64];
+    lua_State *L = g->L;
+    lua_getfield(L, LUA_REGISTRYINDEX, "tollgate.config");
+    lua_getfield(L, -1, "routes");
+    for (uint32_t i = 0; i < g->nroutes; i++) {
+        snprintf(name, sizeof name, "route.%" PRIu32, i);
+        note(s, name, "%s", g->routes[i].name);
+        lua_rawgeti(L, -1, (int)i + 1);
+        lua_getfield(L, -1, "chain");
+        for (int k = 1, n = (int)lua_objlen(L, -1); k <= n; k++) {
+            lua_rawgeti(L, -1, k);
+            lua_getfield(L, -1, "name");
+            snprintf(name, sizeof name, "hook.%" PRIu32 ".%d", i, k - 1);
+            note(s, name, "%s", lua_tostring(L, -1));
+            lua_pop(L, 2);
+        }
+        lua_pop(L, 2);
+    }
+    lua_pop(L, 2);
+}
+
+static int run(struct services *sv, const char *config, int out, struct buf *faults)
+{
+    struct generation *g = generation_load(sv, config, false, faults);
+    if (g == NULL)
+        return -1;
+    if (shared_new(&sv->shared, SHARED_SIZE_MIN) != 0 || generation_start(g, NULL, faults) != 0)
+        return -1;
+    generation_stop(g);
+    load_check_note(g);
+    note_hooks(g->snapshot, g);
+    int err = snapshot_write(g->snapshot, out);
+    if (err != 0)
+        buf_printf(faults, "the snapshot cannot be written: %s\n", uv_strerror(err));
+    return err;
+}
+
+static void put(int fd, struct slice text)
+{
+    while (text.n > 0) {
+        ssize_t n = write(fd, text.p, text.n);
+        if (n <= 0)
+            return;
+        text = (struct slice){ text.p + n, text.n - (size_t)n };
+    }
+}
+
+int load_check_main(int argc, char **argv)
+{
+    struct loop loop;
+    struct upstream_limits limits = { 0 };
+    struct services sv = { .loop = &loop };
+    struct buf faults;
+    const char *why = NULL;
+    if (argc != 3 || loop_init(&loop) != 0)
+        return 2;
+    log_set_level(LOG_SILENT); /* the workers will say it again */
+    sv.resolve = resolve_new(&loop, &why);
+    if (sv.resolve == NULL)
+        return 1;
+    sv.upstream = upstream_new(&loop, sv.resolve, &limits);
+    sv.fetch = fetch_client_new(&loop, sv.upstream);
+    buf_init(&faults);
+    int code = run(&sv, argv[0], atoi(argv[1]), &faults) == 0 ? 0 : 1;
+    if (code == 0)
+        buf_add_text(&faults, "ok\n");
+    put(atoi(argv[2]), buf_slice(&faults));
+    _exit(code); /* what plugins may have left open is of no interest */
+}

@@ -1,0 +1,16 @@
+/* The trial of a configuration in a process of its own, which the master throws away: whatever a plugin does while it is loaded cannot
+ * harm those who serve. */
+#ifndef TOLLGATE_LOAD_CHECK_H
+#define TOLLGATE_LOAD_CHECK_H
+
+#include "generation.h"
+
+/* Arguments of the internal command: config, descriptor of a file for the snapshot, descriptor of a pipe for faults. Loads the
+ * configuration, runs every init and stop, and writes what all of it was made of. The last line on the pipe is "ok"; anything else is a
+ * fault. */
+/* Writes the notes on its settings into the snapshot of a generation. */
+void load_check_note(struct generation *g);
+
+int load_check_main(int argc, char **argv);
+
+#endif

@@ -1,0 +1,206 @@
+/* See master.h: actions, over a Unix socket (admin.sock, 0600) in the run directory. A request is one line, an answer is text behind a first
+ * line that says "ok" or "failed"; then the connection ends. reload, upgrade, status (JSON), status-text, restart-keys (for check). */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "control_client.h"
+#include "log.h"
+#include "master.h"
+#include "mem.h"
+#include "stream.h"
+
+enum { SOCKET_PATH = 107, BACKLOG = 16, LINE = 256, LINGER_MS = 2000 };
+
+struct action {
+    struct action *next, **link;
+    struct admin *a;
+    struct stream *stream; /* NULL: the client has gone */
+    struct buf line;
+    bool waits;            /* for a reload */
+};
+
+struct admin {
+    uv_pipe_t handle;
+    struct master *m;
+    struct action *actions;
+    char path[PATH_MAX + 16], link[PATH_MAX];
+};
+
+static void action_free(struct action *x)
+{
+    if (x->stream != NULL)
+        stream_close(x->stream);
+    buf_deinit(&x->line);
+    *x->link = x->next;
+    if (x->next != NULL)
+        x->next->link = x->link;
+    mem_free(x);
+}
+
+static void finish(struct action *x, bool ok, struct slice text)
+{
+    if (x->stream != NULL) {
+        stream_write(x->stream, ok ? SLICE("ok\n") : SLICE("failed\n"));
+        stream_write(x->stream, text);
+        stream_finish(x->stream, LINGER_MS);
+        x->stream = NULL;
+    }
+    action_free(x);
+}
+
+static void on_reloaded(void *arg, bool ok, struct slice text)
+{
+    finish(arg, ok, text);
+}
+
+static void restart_lines(struct master *m, struct buf *out)
+{
+    plan_restart_lines(m->plan->snapshot, out);
+}
+
+static void act(struct action *x)
+{
+    struct master *m = x->a->m;
+    struct slice verb = { x->line.p, (size_t)((const char *)memchr(x->line.p, '\n', x->line.n) - x->line.p) };
+    struct buf out;
+    void (*write)(struct master *, struct buf *) = NULL;
+    if (slice_eq(verb, SLICE("status")))
+        write = master_status;
+    else if (slice_eq(verb, SLICE("status-text")))
+        write = master_status_text;
+    else if (slice_eq(verb, SLICE("restart-keys")))
+        write = restart_lines;
+    if (slice_eq(verb, SLICE("reload"))) {
+        x->waits = true;
+        master_reload(m, "asked for", on_reloaded, x);
+    } else if (slice_eq(verb, SLICE("upgrade"))) {
+        x->waits = true;
+        master_upgrade(m, on_reloaded, x);
+    } else if (write != NULL) {
+        buf_init(&out);
+        write(m, &out);
+        finish(x, true, buf_slice(&out));
+        buf_deinit(&out);
+    } else {
+        finish(x, false, SLICE("there are: reload, status\n"));
+    }
+}
+
+static void on_read(void *arg, const char *bytes, size_t n)
+{
+    struct action *x = arg;
+    if (x->waits)
+        return;
+    buf_add(&x->line, bytes, n);
+    if (memchr(x->line.p, '\n', x->line.n) != NULL)
+        act(x);
+    else if (x->line.n > LINE)
+        action_free(x);
+}
+
+/* The client went: a reload goes on. */
+static void on_end(void *arg, int err)
+{
+    struct action *x = arg;
+    if (!x->waits) {
+        action_free(x);
+    } else if (err != 0) {
+        stream_close(x->stream);
+        x->stream = NULL;
+    }
+}
+
+static void on_connection(uv_stream_t *handle, int status)
+{
+    static const struct stream_events events = { on_read, on_end, NULL };
+    struct admin *a = handle->data;
+    int err = 0;
+    struct stream *s = status == 0 ? stream_accept(&a->m->loop, handle, &err) : NULL;
+    if (s == NULL)
+        return;
+    struct action *x = mem_zalloc(sizeof *x);
+    x->a = a;
+    x->stream = s;
+    buf_init(&x->line);
+    x->next = a->actions;
+    x->link = &a->actions;
+    if (x->next != NULL)
+        x->next->link = &x->next;
+    a->actions = x;
+    stream_start(s, &events, x);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    mem_free(handle->data);
+}
+
+/* A gateway that was killed leaves its socket; one that lives answers on it. */
+static bool in_use(const char *path)
+{
+    struct sockaddr_un to = { .sun_family = AF_UNIX };
+    if (strlen(path) >= sizeof to.sun_path)
+        return false;
+    strcpy(to.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool answers = fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0;
+    close(fd);
+    return answers;
+}
+
+/* Where it cannot be made, the configuration still names the place. */
+static void make_link(struct admin *a)
+{
+    struct stat st;
+    if (!control_link(a->m->config, a->link, sizeof a->link))
+        return;
+    if (lstat(a->link, &st) == 0 && st.st_uid == geteuid())
+        unlink(a->link);
+    if (symlink(a->path, a->link) != 0)
+        a->link[0] = '\0';
+}
+
+int master_admin_start(struct master *m)
+{
+    struct admin *a = mem_zalloc(sizeof *a);
+    a->m = m;
+    snprintf(a->path, sizeof a->path, "%s/admin.sock", m->run_dir);
+    uv_pipe_init(&m->loop.uv, &a->handle, 0);
+    a->handle.data = a;
+    int err = strlen(a->path) > SOCKET_PATH ? UV_ENAMETOOLONG : in_use(a->path) ? UV_EADDRINUSE : 0;
+    if (err == 0) {
+        unlink(a->path);
+        mode_t before = umask(0177);
+        err = uv_pipe_bind(&a->handle, a->path);
+        umask(before);
+    }
+    if (err == 0)
+        err = uv_listen((uv_stream_t *)&a->handle, BACKLOG, on_connection);
+    if (err == 0) {
+        m->admin = a;
+        make_link(a);
+        return 0;
+    }
+    log_error("%s: %s%s", a->path, uv_strerror(err), err == UV_EADDRINUSE ? ": another gateway uses this run_dir" : "");
+    uv_close((uv_handle_t *)&a->handle, on_closed);
+    return -1;
+}
+
+void master_admin_stop(struct master *m)
+{
+    struct admin *a = m->admin;
+    if (a == NULL)
+        return;
+    m->admin = NULL;
+    while (a->actions != NULL)
+        action_free(a->actions);
+    unlink(a->path);
+    if (a->link[0] != '\0')
+        unlink(a->link);
+    uv_close((uv_handle_t *)&a->handle, on_closed);
+}

@@ -1,0 +1,188 @@
+/* See master.h: what the master knows, as JSON (status), as Prometheus text (metrics), and in one sentence (readiness). */
+#include <inttypes.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "json.h"
+#include "log.h"
+#include "master.h"
+
+/* --- readiness --- */
+
+const char *master_not_ready(struct master *m)
+{
+    static char text[ZONE_TEXT + 16];
+    const char *why = "no worker serves";
+    if (m->ending)
+        return "draining";
+    for (unsigned i = 0; i < zone_slots(m->zone); i++) {
+        const struct zone_slot *s = zone_slot(m->zone, i);
+        if (s->state != ZONE_SERVING)
+            continue;
+        if (s->redis_usable)
+            return NULL;
+        snprintf(text, sizeof text, "redis: %s", s->redis_problem);
+        why = text;
+    }
+    return why;
+}
+
+/* --- metrics --- */
+
+static void sum(struct master *m, struct counters *c, struct quota_stats *q, uint64_t *connections)
+{
+    for (unsigned i = 0; i < zone_slots(m->zone); i++) {
+        const struct zone_slot *s = zone_slot(m->zone, i);
+        const uint64_t *from = (const uint64_t *)&s->counters;
+        for (size_t k = 0; k < sizeof *c / sizeof *from; k++)
+            ((uint64_t *)c)[k] += from[k];
+        from = (const uint64_t *)&s->quota;
+        for (size_t k = 0; k < sizeof *q / sizeof *from; k++)
+            ((uint64_t *)q)[k] += from[k];
+        *connections += s->connections;
+    }
+}
+
+static void metric(struct buf *out, const char *name, const char *type, const char *help, uint64_t v)
+{
+    buf_printf(out, "# HELP tollgate_%s %s\n# TYPE tollgate_%s %s\ntollgate_%s %" PRIu64 "\n", name, help, name, type, name, v);
+}
+
+void master_metrics(struct master *m, struct buf *out)
+{
+    struct counters c = { 0 };
+    struct quota_stats q = { 0 };
+    uint64_t connections = 0;
+    sum(m, &c, &q, &connections);
+    counters_write(&c, out);
+    metric(out, "quota_admitted_total", "counter", "Requests admitted in Redis", q.admitted);
+    metric(out, "quota_refused_rate_total", "counter", "Requests refused by the bucket", q.refused_rate);
+    metric(out, "quota_refused_concurrency_total", "counter", "Requests refused by concurrency", q.refused_concurrency);
+    metric(out, "quota_refused_budget_total", "counter", "Requests refused by the budget", q.refused_budget);
+    metric(out, "quota_unavailable_total", "counter", "Admissions that Redis did not decide in time", q.unavailable);
+    metric(out, "quota_settled_total", "counter", "Settlements", q.settled);
+    metric(out, "quota_voided_total", "counter", "Admissions of unknown outcome that were taken back", q.voided);
+    metric(out, "quota_overspent_total", "counter", "Settlements above their reservation", q.overspent);
+    metric(out, "quota_lapsed_total", "counter", "Reservations whose lease was gone at renewal", q.lapsed);
+    metric(out, "quota_healed_total", "counter", "Slots of dead gateways that were freed", q.healed);
+    metric(out, "quota_lost_total", "counter", "Settlements that had to be given up", q.lost);
+    metric(out, "client_connections", "gauge", "Client connections that are open", connections);
+    metric(out, "generation", "gauge", "Generation of the configuration that serves", m->plan->number);
+    metric(out, "reloads_total", "counter", "Reloads that went well", m->reloads);
+    metric(out, "reload_failures_total", "counter", "Reloads that changed nothing, for a fault", m->reload_failures);
+}
+
+/* --- status --- */
+
+static void member_text(struct buf *out, const char *name, const char *value)
+{
+    buf_printf(out, "\"%s\":", name);
+    json_quote(out, slice_of(value));
+}
+
+static void workers(struct master *m, struct buf *out)
+{
+    static const char *const states[] = { "starting", "serving", "draining" };
+    const char *comma = "";
+    buf_add_text(out, "\"workers\":[");
+    for (unsigned i = 0; i < m->places; i++) {
+        for (const struct member *w = m->members; w != NULL; w = w->next) {
+            const struct zone_slot *s = zone_slot(m->zone, w->slot);
+            if (w->place != i)
+                continue;
+            buf_printf(out, "%s{\"worker\":%u,\"pid\":%d,\"state\":\"%s\",\"generation\":%" PRIu64 ",\"generations\":%" PRIu64
+                ",\"connections\":%" PRIu64 ",\"requests\":%" PRIu64 ",\"lua_bytes\":%" PRIu64 ",\"turned_ms_ago\":%" PRIu64
+                ",\"uptime_s\":%" PRId64 "}", comma, w->place, (int)w->pid, states[w->state], s->generation, s->generations,
+                s->connections, s->exchanges, s->lua_bytes, zone_now() > s->beat ? zone_now() - s->beat : 0,
+                s->started != 0 ? (loop_wall_ms() - (int64_t)s->started) / 1000 : 0);
+            comma = ",";
+        }
+    }
+    buf_add_text(out, "]");
+}
+
+struct files {
+    struct buf *out;
+    const char *comma;
+};
+
+static void add_file(void *arg, const char *path, struct slice bytes)
+{
+    struct files *f = arg;
+    unsigned char digest[32];
+    buf_add_text(f->out, f->comma);
+    json_quote(f->out, slice_of(path));
+    EVP_Digest(bytes.p, bytes.n, digest, NULL, EVP_sha256(), NULL);
+    buf_add_text(f->out, ":\"");
+    for (int i = 0; i < 32; i++)
+        buf_printf(f->out, "%02x", digest[i]);
+    buf_add_text(f->out, "\"");
+    f->comma = ",";
+}
+
+static void quarantine(struct master *m, struct buf *out)
+{
+    const char *comma = "";
+    buf_add_text(out, "\"quarantine\":{");
+    for (const struct quarantined *q = m->quarantine; q != NULL; q = q->next) {
+        buf_add_text(out, comma);
+        json_quote(out, slice_of(q->plugin));
+        buf_printf(out, ":{\"kills\":%u,\"quarantined\":%s}", q->kills, q->active ? "true" : "false");
+        comma = ",";
+    }
+    buf_add_text(out, "}");
+}
+
+static void last_reload(struct master *m, struct buf *out)
+{
+    if (m->last_reload.at == 0) {
+        buf_add_text(out, "\"last_reload\":null");
+        return;
+    }
+    buf_printf(out, "\"last_reload\":{\"at_ms\":%" PRId64 ",\"ok\":%s,", m->last_reload.at, m->last_reload.ok ? "true" : "false");
+    member_text(out, "outcome", m->last_reload.text);
+    buf_add_text(out, "}");
+}
+
+void master_status(struct master *m, struct buf *out)
+{
+    const char *why = master_not_ready(m);
+    struct files f = { out, "" };
+    buf_printf(out, "{\"version\":\"%s\",\"pid\":%d,\"uptime_s\":%" PRId64 ",\"ready\":%s,", TOLLGATE_VERSION, (int)getpid(),
+        (loop_wall_ms() - m->started) / 1000, why == NULL ? "true" : "false");
+    member_text(out, "problem", why != NULL ? why : "");
+    buf_printf(out, ",\"upgrading\":%s,\"generation\":%" PRIu64 ",\"hash\":\"%s\",", m->upgrading || m->rolling ? "true" : "false", m->plan->number,
+        m->plan->hash);
+    member_text(out, "config", m->config);
+    buf_add_text(out, ",");
+    last_reload(m, out);
+    buf_add_text(out, ",");
+    quarantine(m, out);
+    buf_add_text(out, ",");
+    workers(m, out);
+    buf_add_text(out, ",\"files\":{");
+    snapshot_each_file(m->plan->snapshot, add_file, &f);
+    buf_add_text(out, "}}");
+}
+
+void master_status_text(struct master *m, struct buf *out)
+{
+    static const char *const states[] = { "starting", "serving", "draining" };
+    const char *why = master_not_ready(m);
+    buf_printf(out, "tollgate %s, pid %d, up %" PRId64 " s: %s%s\n", TOLLGATE_VERSION, (int)getpid(),
+        (loop_wall_ms() - m->started) / 1000, why == NULL ? "ready" : "not ready: ", why == NULL ? "" : why);
+    buf_printf(out, "generation %" PRIu64 " of %s, %.12s\n", m->plan->number, m->config, m->plan->hash);
+    if (m->last_reload.at != 0)
+        buf_printf(out, "last reload %" PRId64 " s ago: %s\n", (loop_wall_ms() - m->last_reload.at) / 1000, m->last_reload.text);
+    for (const struct quarantined *q = m->quarantine; q != NULL; q = q->next)
+        buf_printf(out, "plugin %s: %u workers were killed in it%s\n", q->plugin, q->kills, q->active ? "; quarantined" : "");
+    buf_add_text(out, "worker     pid  state     generation  connections  up\n");
+    for (const struct member *w = m->members; w != NULL; w = w->next) {
+        const struct zone_slot *s = zone_slot(m->zone, w->slot);
+        buf_printf(out, "%6u %7d  %-8s  %10" PRIu64 "  %11" PRIu64 "  %" PRId64 " s\n", w->place, (int)w->pid, states[w->state],
+            s->generation, s->connections, s->started != 0 ? (loop_wall_ms() - (int64_t)s->started) / 1000 : 0);
+    }
+    buf_add_text(out, "files: tollgate status --json lists them with their hashes\n");
+}

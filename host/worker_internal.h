@@ -1,0 +1,40 @@
+/* A worker's parts. Private to worker*.c. */
+#ifndef TOLLGATE_WORKER_INTERNAL_H
+#define TOLLGATE_WORKER_INTERNAL_H
+
+#include "control.h"
+#include "gateway.h"
+#include "zone.h"
+
+struct worker {
+    struct loop loop;
+    struct gateway gw;
+    struct control *control;
+    struct zone *zone;
+    struct zone_slot *slot;
+    struct quota_stats quota_base; /* of those that had the slot before */
+    uv_prepare_t turn;
+    struct timer beat;
+    uint64_t turns;
+    volatile uint64_t interrupted; /* the turn in which SIGUSR1 came, + 1 */
+    unsigned place, places, naddresses;
+    uint32_t limit;                /* of connections */
+    int *fds;                      /* naddresses * places */
+    struct listener **listeners;   /* likewise */
+    struct timer room;             /* a load waits for an old generation's end */
+    int waiting_fd;
+    uint64_t waiting_number;
+    uint64_t drain_ms;
+    bool serving;
+    int code;
+};
+
+/* Writes the slot. */
+void worker_show(struct worker *w);
+/* worker_accept.c: begins to serve; then, now and then, looks on which sockets it is to accept. */
+void worker_serve(struct worker *w);
+void worker_accept(struct worker *w);
+/* worker_signal.c */
+void worker_signals(struct worker *w);
+
+#endif

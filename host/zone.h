@@ -1,0 +1,61 @@
+/* The figures of all workers in one memory that they share: a slot per worker, written by that worker alone and read by whoever
+ * wants the sum. A slot outlives its worker, so a death loses nothing.
+ *
+ * All fields are 64-bit words that are read and written whole, so no lock is needed; a reader may see one field a moment older than the
+ * next. */
+#ifndef TOLLGATE_ZONE_H
+#define TOLLGATE_ZONE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "counters.h"
+#include "quota.h"
+
+enum { ZONE_WORKERS = 256, ZONE_TEXT = 128, ZONE_NO_ROUTE = 0xffff };
+
+/* What Lua a mark names: phases of requests as route.h numbers them, then these. */
+enum { MARK_TIMER = 16, MARK_INIT, MARK_STOP, MARK_LOAD };
+
+enum zone_state { ZONE_EMPTY, ZONE_STARTING, ZONE_SERVING, ZONE_DRAINING };
+
+struct zone_slot {
+    uint64_t pid, state;         /* enum zone_state */
+    uint64_t beat;               /* CLOCK_MONOTONIC in ms, at the last turn of its loop */
+    uint64_t mark;               /* what Lua runs now: zone_mark; 0: none */
+    uint64_t generation, generations; /* current, and how many live */
+    uint64_t started;            /* CLOCK_REALTIME in ms */
+    uint64_t connections, exchanges, lua_bytes;
+    uint64_t place;              /* whose sockets it accepts on */
+    uint64_t redis_usable;
+    char redis_problem[ZONE_TEXT]; /* written before redis_usable becomes 0 */
+    struct counters counters;
+    struct quota_stats quota;
+};
+
+struct zone;
+
+/* A new one with n slots over an anonymous file; its descriptor, to be inherited, in *fd. NULL where that fails. */
+struct zone *zone_new(unsigned n, int *fd);
+/* The one behind an inherited descriptor. */
+struct zone *zone_map(int fd);
+void zone_free(struct zone *z);
+unsigned zone_slots(const struct zone *z);
+/* The slot whose worker accepts on the sockets of a place; NULL where none does now. */
+const struct zone_slot *zone_at(struct zone *z, unsigned place);
+struct zone_slot *zone_slot(struct zone *z, unsigned i);
+uint64_t zone_now(void);
+
+static inline uint64_t zone_mark_generation(uint64_t m) { return m >> 32; }
+static inline unsigned zone_mark_route(uint64_t m) { return m >> 16 & 0xffff; }
+static inline unsigned zone_mark_hook(uint64_t m) { return m >> 8 & 0xff; }
+static inline unsigned zone_mark_phase(uint64_t m) { return m >> 1 & 0x7f; }
+
+/* A mark packs generation, route, plugin (its place in the route's chain) and phase into the one word that is stored before any Lua
+ * runs. */
+static inline uint64_t zone_mark(uint64_t generation, unsigned route, unsigned hook, unsigned phase)
+{
+    return generation << 32 | (uint64_t)(route & 0xffff) << 16 | (hook & 0xff) << 8 | (phase & 0x7f) << 1 | 1;
+}
+
+#endif
