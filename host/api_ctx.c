@@ -3,16 +3,13 @@
  * keeps ctx gets an error and not freed memory. */
 #include <string.h>
 
-#include "api.h"
-#include "mem.h"
-#include "url.h"
+#include "api_ctx.h"
 
 struct handle {
     struct exchange *x;
 };
 
-static const char CTX[] = "tollgate.ctx", REQUEST[] = "tollgate.request", RESPONSE[] = "tollgate.response",
-                  REQUEST_HEADERS[] = "tollgate.request.headers", RESPONSE_HEADERS[] = "tollgate.response.headers";
+static const char CTX[] = "tollgate.ctx";
 
 struct exchange *api_exchange(lua_State *L, int idx)
 {
@@ -30,7 +27,7 @@ struct exchange *api_exchange(lua_State *L, int idx)
 }
 
 /* An object that shares ctx's handle: the table at ctx_idx has it at 0. */
-static void push_part(lua_State *L, int ctx_idx, const char *metatable)
+void api_ctx_push_part(lua_State *L, int ctx_idx, const char *metatable)
 {
     lua_createtable(L, 1, 1);
     lua_rawgeti(L, ctx_idx, 0);
@@ -40,7 +37,7 @@ static void push_part(lua_State *L, int ctx_idx, const char *metatable)
 }
 
 /* Keeps the value on top in the object at 1, so that it is made once; it stays on the stack. */
-static void keep_field(lua_State *L, const char *name)
+void api_ctx_keep_field(lua_State *L, const char *name)
 {
     lua_pushstring(L, name);
     lua_pushvalue(L, -2);
@@ -102,10 +99,9 @@ struct slice api_consumer_field(struct exchange *x, const char *field)
     lua_settop(L, top);
     return out;
 }
-
 /* --- ctx --- */
 
-static void push_slice(lua_State *L, struct slice s)
+void api_ctx_push_slice(lua_State *L, struct slice s)
 {
     if (s.p == NULL)
         lua_pushnil(L);
@@ -188,9 +184,9 @@ static int ctx_index(lua_State *L)
     const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
     bool keep = true; /* parts are made once */
     if (strcmp(key, "request") == 0) {
-        push_part(L, 1, REQUEST);
+        api_ctx_push_part(L, 1, API_REQUEST);
     } else if (strcmp(key, "response") == 0 && x->stage >= STAGE_RESPONSE && x->res.status >= 200) {
-        push_part(L, 1, RESPONSE);
+        api_ctx_push_part(L, 1, API_RESPONSE);
     } else if (strcmp(key, "client") == 0) {
         push_client(L, x);
     } else if (strcmp(key, "started") == 0) {
@@ -211,12 +207,12 @@ static int ctx_index(lua_State *L)
             lua_pushnil(L);
     }
     if (keep && !lua_isnil(L, -1))
-        keep_field(L, key);
+        api_ctx_keep_field(L, key);
     return 1;
 }
 
 /* Pushes the json part of the request or response at 1: made by host/lua/body.lua over the native functions. */
-static int push_json(lua_State *L, bool response)
+int api_ctx_push_json(lua_State *L, bool response)
 {
     lua_getfield(L, LUA_REGISTRYINDEX, "tollgate.json_part");
     if (lua_isnil(L, -1)) {
@@ -232,85 +228,11 @@ static int push_json(lua_State *L, bool response)
     lua_pushvalue(L, 1);
     lua_pushboolean(L, response);
     lua_call(L, 2, 1);
-    keep_field(L, "json");
+    api_ctx_keep_field(L, "json");
     return 1;
 }
 
-/* --- ctx.request --- */
-
-static void check_request_open(lua_State *L, const struct exchange *x)
-{
-    if (x->stage > STAGE_ACCESS)
-        luaL_error(L, "the request has been sent: only the access phase may change it");
-}
-
-static int whole_result(lua_State *L, struct exchange *x)
-{
-    lua_pushlstring(L, x->body.p != NULL ? x->body.p : "", x->body.n);
-    return 1;
-}
-
-static void on_whole(void *arg)
-{
-    struct exchange *x = arg;
-    lua_State *co = task_lua(x->task);
-    task_resume(x->task, whole_result(co, x));
-}
-
-static void cancel_whole(void *arg)
-{
-    exchange_unwant_whole(arg);
-}
-
-/* ctx.request:body() → string: the whole body, read first where it has not come yet. Waits. A body above the route's
- * limit never returns: the client gets 413. */
-static int request_body(lua_State *L)
-{
-    struct exchange *x = api_exchange(L, 1);
-    if (x->stage > STAGE_ACCESS && !x->whole)
-        return luaL_error(L, "ctx.request:body() is there in the access phase, or later where that phase has read it");
-    if (x->body_done && exchange_want_whole(x, on_whole, x))
-        return whole_result(L, x);
-    struct task *t = task_check(L, "ctx.request:body()");
-    if (task_owner(t) != x)
-        return luaL_error(L, "ctx.request:body() must be called in the request's own phase");
-    exchange_want_whole(x, on_whole, x);
-    return task_wait(L, t, cancel_whole, x);
-}
-
-static void on_read(void *arg)
-{
-    task_resume(((struct exchange *)arg)->task, 0);
-}
-
-/* ctx.request:read(): the same wait as body(), without making a string of it. */
-static int request_read(lua_State *L)
-{
-    struct exchange *x = api_exchange(L, 1);
-    if (x->stage > STAGE_ACCESS && !x->whole)
-        return luaL_error(L, "ctx.request:read() belongs to the access phase");
-    if (x->body_done && exchange_want_whole(x, on_read, x))
-        return 0;
-    struct task *t = task_check(L, "ctx.request:read()");
-    if (task_owner(t) != x)
-        return luaL_error(L, "ctx.request:read() must be called in the request's own phase");
-    exchange_want_whole(x, on_read, x);
-    return task_wait(L, t, cancel_whole, x);
-}
-
-/* ctx.request:set_body(text): what goes upstream. Access phase, once the body has been read with body(). */
-static int request_set_body(lua_State *L)
-{
-    struct exchange *x = api_exchange(L, 1);
-    size_t n;
-    const char *text = luaL_checklstring(L, 2, &n);
-    check_request_open(L, x);
-    if (!x->body_done || !x->whole)
-        return luaL_error(L, "ctx.request:set_body() needs ctx.request:body() to be called first");
-    buf_clear(&x->body);
-    buf_add(&x->body, text, n);
-    return 0;
-}
+/* --- what request and response share --- */
 
 /* Iterator state: (headers owner, position). */
 static int each_next(lua_State *L)
@@ -322,12 +244,12 @@ static int each_next(lua_State *L)
         return 0;
     lua_pushinteger(L, (lua_Integer)i + 1);
     lua_replace(L, lua_upvalueindex(2));
-    push_slice(L, h->v[i].name);
-    push_slice(L, h->v[i].value);
+    api_ctx_push_slice(L, h->v[i].name);
+    api_ctx_push_slice(L, h->v[i].value);
     return 2;
 }
 
-static int push_each(lua_State *L, bool response)
+int api_ctx_push_each(lua_State *L, bool response)
 {
     api_exchange(L, 1);
     lua_pushvalue(L, 1);
@@ -337,243 +259,9 @@ static int push_each(lua_State *L, bool response)
     return 1;
 }
 
-/* for name, value in ctx.request:each_header() do: every field as it came, repeated ones one by one. */
-static int request_each(lua_State *L)
-{
-    return push_each(L, false);
-}
-
-static int response_each(lua_State *L)
-{
-    return push_each(L, true);
-}
-
-static int request_index(lua_State *L)
-{
-    struct exchange *x = api_exchange(L, 1);
-    const char *key = luaL_checkstring(L, 2);
-    if (strcmp(key, "headers") == 0) {
-        push_part(L, 1, REQUEST_HEADERS);
-        keep_field(L, "headers");
-    } else if (strcmp(key, "method") == 0) {
-        push_slice(L, x->req.method);
-    } else if (strcmp(key, "path") == 0) {
-        push_slice(L, x->req.path);
-    } else if (strcmp(key, "query") == 0) {
-        push_slice(L, x->req.query);
-    } else if (strcmp(key, "host") == 0) {
-        push_slice(L, x->req.authority);
-    } else if (strcmp(key, "version") == 0) {
-        lua_pushstring(L, x->req.minor == 0 ? "1.0" : "1.1");
-    } else if (strcmp(key, "scheme") == 0) {
-        lua_pushliteral(L, "http");
-    } else if (strcmp(key, "body") == 0) {
-        lua_pushcfunction(L, request_body);
-    } else if (strcmp(key, "read") == 0) {
-        lua_pushcfunction(L, request_read);
-    } else if (strcmp(key, "json") == 0) {
-        return push_json(L, false);
-    } else if (strcmp(key, "set_body") == 0) {
-        lua_pushcfunction(L, request_set_body);
-    } else if (strcmp(key, "each_header") == 0) {
-        lua_pushcfunction(L, request_each);
-    } else {
-        return luaL_error(L, "ctx.request has no field '%s'", key);
-    }
-    return 1;
-}
-
-static int request_newindex(lua_State *L)
-{
-    struct exchange *x = api_exchange(L, 1);
-    const char *key = luaL_checkstring(L, 2);
-    size_t n;
-    check_request_open(L, x);
-    if (strcmp(key, "path") == 0) {
-        const char *text = luaL_checklstring(L, 3, &n);
-        struct slice path;
-        if (n == 0 || text[0] != '/' || url_normalise(&x->arena, arena_dup(&x->arena, (struct slice){ text, n }), &path) != 0)
-            return luaL_error(L, "ctx.request.path must be a path that begins with '/'");
-        x->req.path = path;
-        x->prefix = 0;
-    } else if (strcmp(key, "query") == 0) {
-        const char *text = luaL_optlstring(L, 3, NULL, &n);
-        for (size_t i = 0; text != NULL && i < n; i++) {
-            if ((unsigned char)text[i] <= 0x20 || (unsigned char)text[i] >= 0x7f || text[i] == '#')
-                return luaL_error(L, "ctx.request.query must be percent-encoded");
-        }
-        x->req.query = text == NULL ? (struct slice){ NULL, 0 } : arena_dup(&x->arena, (struct slice){ text, n });
-    } else {
-        return luaL_error(L, "ctx.request.%s cannot be set", key);
-    }
-    return 0;
-}
-
-static int request_header(lua_State *L)
-{
-    struct exchange *x = api_exchange(L, 1);
-    size_t n;
-    const char *name = luaL_checklstring(L, 2, &n);
-    api_headers_push(L, &x->req.headers, (struct slice){ name, n });
-    return 1;
-}
-
-static int request_set_header(lua_State *L)
-{
-    struct exchange *x = api_exchange(L, 1);
-    size_t n;
-    const char *name = luaL_checklstring(L, 2, &n);
-    check_request_open(L, x);
-    api_headers_assign(L, &x->req.headers, (struct slice){ name, n }, 3);
-    return 0;
-}
-
-/* --- ctx.response --- */
-
-static void check_response_open(lua_State *L, const struct exchange *x)
-{
-    if (x->stage != STAGE_RESPONSE)
-        luaL_error(L, "the response's head has been sent: only the response phase may change it");
-}
-
-static int gathered_result(lua_State *L, struct exchange *x)
-{
-    const struct buf *b = exchange_gathered(x);
-    lua_pushlstring(L, b->p != NULL ? b->p : "", b->n);
-    return 1;
-}
-
-static void on_gathered(void *arg)
-{
-    struct exchange *x = arg;
-    task_resume(x->task, gathered_result(task_lua(x->task), x));
-}
-
-static void on_gathered_read(void *arg)
-{
-    task_resume(((struct exchange *)arg)->task, 0);
-}
-
-static void cancel_gather(void *arg)
-{
-    exchange_ungather(arg);
-}
-
-/* Waits until the whole answer is there; result is what done pushes. */
-static int gather(lua_State *L, const char *what, void (*on_done)(void *), bool text)
-{
-    struct exchange *x = api_exchange(L, 1);
-    if (x->stage != STAGE_RESPONSE)
-        return luaL_error(L, "%s belongs to the response phase", what);
-    switch (exchange_gather(x, NULL, NULL)) {
-    case GATHER_NEVER:
-        return luaL_error(L, "%s: this answer is made by a plugin's function as it goes out", what);
-    case GATHER_DONE:
-        return text ? gathered_result(L, x) : 0;
-    default:
-        break;
-    }
-    struct task *t = task_check(L, what);
-    if (t != x->task)
-        return luaL_error(L, "%s must be called in the request's own phase", what);
-    exchange_gather(x, on_done, x);
-    return task_wait(L, t, cancel_gather, x);
-}
-
-/* ctx.response:body() → string: the whole answer, as it will go out. Waits for it; response phase. One above the route's
- * limits.body becomes a 502. */
-static int response_body(lua_State *L)
-{
-    return gather(L, "ctx.response:body()", on_gathered, true);
-}
-
-/* ctx.response:read(): the same wait as body(), without making a string of it. */
-static int response_read(lua_State *L)
-{
-    return gather(L, "ctx.response:read()", on_gathered_read, false);
-}
-
-/* ctx.response:set_body(text): what goes to the client; response phase, once body() or read() has been called. Content-Length
- * is set by the gateway. */
-static int response_set_body(lua_State *L)
-{
-    struct exchange *x = api_exchange(L, 1);
-    size_t n;
-    const char *text = luaL_checklstring(L, 2, &n);
-    check_response_open(L, x);
-    struct buf *b = exchange_gathered(x);
-    if (b == NULL)
-        return luaL_error(L, "ctx.response:set_body() needs ctx.response:body() or :read() to be called first");
-    buf_clear(b);
-    buf_add(b, text, n);
-    return 0;
-}
-
-static int response_index(lua_State *L)
-{
-    struct exchange *x = api_exchange(L, 1);
-    const char *key = luaL_checkstring(L, 2);
-    if (strcmp(key, "headers") == 0) {
-        push_part(L, 1, RESPONSE_HEADERS);
-        keep_field(L, "headers");
-    } else if (strcmp(key, "status") == 0) {
-        lua_pushinteger(L, x->res.status);
-    } else if (strcmp(key, "source") == 0) {
-        lua_pushstring(L, x->source == SOURCE_ORIGIN ? "origin" : "gateway");
-    } else if (strcmp(key, "body") == 0) {
-        lua_pushcfunction(L, response_body);
-    } else if (strcmp(key, "read") == 0) {
-        lua_pushcfunction(L, response_read);
-    } else if (strcmp(key, "set_body") == 0) {
-        lua_pushcfunction(L, response_set_body);
-    } else if (strcmp(key, "json") == 0) {
-        return push_json(L, true);
-    } else if (strcmp(key, "each_header") == 0) {
-        lua_pushcfunction(L, response_each);
-    } else {
-        return luaL_error(L, "ctx.response has no field '%s'", key);
-    }
-    return 1;
-}
-
-static int response_newindex(lua_State *L)
-{
-    struct exchange *x = api_exchange(L, 1);
-    const char *key = luaL_checkstring(L, 2);
-    if (strcmp(key, "status") != 0)
-        return luaL_error(L, "ctx.response.%s cannot be set", key);
-    lua_Number status = luaL_checknumber(L, 3);
-    check_response_open(L, x);
-    bool had_body = !message_no_body(x->req.method, x->res.status);
-    if (status < 200 || status > 599 || status != (int)status || had_body != !message_no_body(x->req.method, (int)status))
-        return luaL_error(L, "ctx.response.status must be an integer from 200 to 599, and of one kind with %d as to having a body",
-            x->res.status);
-    x->res.status = (int)status;
-    return 0;
-}
-
-static int response_header(lua_State *L)
-{
-    struct exchange *x = api_exchange(L, 1);
-    size_t n;
-    const char *name = luaL_checklstring(L, 2, &n);
-    api_headers_push(L, &x->res.headers, (struct slice){ name, n });
-    return 1;
-}
-
-static int response_set_header(lua_State *L)
-{
-    struct exchange *x = api_exchange(L, 1);
-    size_t n;
-    const char *name = luaL_checklstring(L, 2, &n);
-    check_response_open(L, x);
-    api_headers_assign(L, &x->res.headers, (struct slice){ name, n }, 3);
-    return 0;
-}
-
 /* --- registration --- */
 
-static void metatable(lua_State *L, const char *name, lua_CFunction index, lua_CFunction newindex)
+void api_ctx_metatable(lua_State *L, const char *name, lua_CFunction index, lua_CFunction newindex)
 {
     luaL_newmetatable(L, name);
     lua_pushcfunction(L, index);
@@ -589,9 +277,7 @@ static void metatable(lua_State *L, const char *name, lua_CFunction index, lua_C
 
 void api_open_ctx(lua_State *L)
 {
-    metatable(L, CTX, ctx_index, NULL);
-    metatable(L, REQUEST, request_index, request_newindex);
-    metatable(L, RESPONSE, response_index, response_newindex);
-    metatable(L, REQUEST_HEADERS, request_header, request_set_header);
-    metatable(L, RESPONSE_HEADERS, response_header, response_set_header);
+    api_ctx_metatable(L, CTX, ctx_index, NULL);
+    api_ctx_open_request(L);
+    api_ctx_open_response(L);
 }

@@ -24,6 +24,11 @@ enum { FIRST_CHECK_MS = 60000 }; /* what the configuration says is not known yet
 static void close_rest(struct master *m)
 {
     char path[PATH_MAX + 16];
+    sigset_t late; /* one more signal must not kill what has ended but for its memory */
+    sigemptyset(&late);
+    sigaddset(&late, SIGTERM);
+    sigaddset(&late, SIGINT);
+    sigprocmask(SIG_BLOCK, &late, NULL);
     for (size_t i = 0; i < sizeof m->signals / sizeof *m->signals; i++)
         uv_close((uv_handle_t *)&m->signals[i], NULL);
     uv_close((uv_handle_t *)&m->child, NULL);

@@ -71,8 +71,9 @@ static void answer(struct client *c, int status, const char *type, struct slice 
 {
     struct buf out;
     buf_init(&out);
-    buf_printf(&out, "HTTP/1.1 %d %s\r\ncontent-type: %s\r\ncontent-length: %zu\r\ncache-control: no-store\r\nconnection: close\r\n\r\n",
-        status, reason(status), type, body.n);
+    buf_printf(&out, "HTTP/1.1 %d %s\r\ncontent-type: %s\r\ncontent-length: %zu\r\ncache-control: no-store\r\n", status,
+        reason(status), type, body.n);
+    buf_printf(&out, "%sconnection: close\r\n\r\n", status == 405 ? "allow: GET, HEAD\r\n" : ""); /* RFC 9110, section 15.5.6 */
     if (!slice_eq(c->req.method, SLICE("HEAD")))
         buf_add_slice(&out, body);
     stream_write(c->stream, buf_slice(&out));

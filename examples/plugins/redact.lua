@@ -1,6 +1,5 @@
--- Prompt redaction: mail addresses and card numbers do not leave the house. Shows a JSON body that is read, changed and sent
--- on: tg.json keeps what it does not touch, integers of any size and empty arrays too.
-local tg = require "tollgate"
+-- Prompt redaction: mail addresses and card numbers do not leave the house. Shows one value of a JSON body being read, changed
+-- and put back: ctx.request.json leaves every other byte as the client sent it.
 
 local M = {
   version = "1.0.0",
@@ -23,10 +22,9 @@ local function redact(value)
 end
 
 function M.access(conf, ctx)
-  local document = tg.json.decode(ctx.request:body())
-  if type(document) ~= "table" then return ctx:refusal(400, "invalid_json", "The body must be a JSON object") end
-  document[conf.member] = redact(document[conf.member])
-  ctx.request:set_body(tg.json.encode(document))
+  local messages, err = ctx.request.json:get(conf.member)
+  if err then return ctx:refusal(400, "invalid_json", "The body must be JSON") end
+  if messages ~= nil then ctx.request.json:set(conf.member, redact(messages)) end
 end
 
 return M

@@ -88,14 +88,14 @@ local function configuration(paths, plugins)
   end
   return ([[
 return {
-  listen = "127.0.0.1:0", admin = false, data_dir = "data", plugin_path = %s, log = { access = false },
+  listen = "127.0.0.1:0", admin = false, data_dir = "data", workers = 1, plugin_path = %s, log = { access = false },
   routes = { { name = "test", path = "/*", plugins = %s } },
 }
 ]]):format(literal(paths), literal(chain))
 end
 
 --- Starts a gateway.
--- @tparam table options `plugins`: name → conf, on the route "test" at /*; or `config`: text of a whole gateway.lua
+-- @tparam table options `plugins`: name → conf, on the route "test" at /* of a gateway with one worker; or `config`: text of a whole gateway.lua
 -- with listen = "127.0.0.1:0". `plugin_path`: folders, default { "plugins" }. `files`: name → text, put beside
 -- gateway.lua.
 -- @treturn table gateway; raises with the gateway's log where it refuses to start

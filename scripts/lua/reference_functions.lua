@@ -4,7 +4,13 @@
 local md = require "reference_text"
 
 local WIDTH = 120 -- bytes of a line
-local LUA_MODULES = { "testing" } -- of host/lua, those that authors require
+
+-- Of host/lua, those that authors call: in which group they are, and how their functions and objects are called there.
+local LUA_MODULES = {
+  { file = "testing", group = "tollgate.testing", names = { M = "testing", Gateway = "gateway" } },
+  { file = "body", group = "ctx.request.json and ctx.response.json", names = { Json = "ctx.request.json" } },
+}
+local ORDER = { "^tg", "^ctx", "^tollgate" } -- of the groups
 
 -- An entry is { name, text }: "tg.timer.sleep" and what becomes a list item. A comment in the short form is
 -- "tg.x.y(arguments) → results: text"; one in the long form is LDoc's, with @function.
@@ -53,6 +59,8 @@ local function long_entry(comment, name, args)
       local type_of, param, words, optional = parameter(one.text)
       names[#names + 1] = optional and "[" .. param .. "]" or param
       items[#items + 1] = ("  - `%s`: %s%s"):format(param, types(type_of), words ~= "" and ", " .. md.escape(words) or "")
+    elseif one.tag == "return" then
+      items[#items + 1] = "  - returns " .. md.escape(one.text)
     elseif one.tag == "treturn" then
       local type_of, words = one.text:match("^(%b{}) ?(.*)$")
       if not type_of then type_of, words = one.text:match("^(%S+) ?(.*)$") end
@@ -113,14 +121,13 @@ local function c_file(groups, root, path)
   end
 end
 
--- LDoc comments of a module that authors require: M.f is tollgate.NAME's, Object:f is called on object.
-local function lua_file(groups, root, name)
-  local group = groups["tollgate." .. name]
-  local text = md.read(root, "host/lua/" .. name .. ".lua")
-  group.about = md.opening(text)
+local function lua_file(groups, root, module)
+  local group = groups[module.group]
+  local text = md.read(root, "host/lua/" .. module.file .. ".lua")
+  group.about = md.opening(text):gsub("^" .. module.group:gsub("%p", "%%%0") .. ": ", "")
   for comment, signature in text:gmatch("\n%-%-%- (.-)\nfunction ([^\n]*)") do
     local called, args = signature:match("^([%w_.:]+)(%b())")
-    called = called:gsub("^M%.", name .. "."):gsub("^%u", string.lower)
+    called = called:gsub("^%w+", module.names)
     table.insert(group, long_entry(comment:gsub("\n%-%- ?", " "), called, args))
   end
 end
@@ -137,6 +144,16 @@ local function about(text)
   return wrap(md.escape((table.concat(kept, " "):gsub("^%l", string.upper))), "")
 end
 
+local function in_order(groups)
+  local names = {}
+  for _, pattern in ipairs(ORDER) do
+    for _, name in ipairs(md.sorted(groups)) do
+      if name:find(pattern) then names[#names + 1] = name end
+    end
+  end
+  return names
+end
+
 --- What host/lua/README.md says of each function, by the table that it is in.
 -- @tparam string root of the source tree
 -- @treturn string Markdown
@@ -148,9 +165,9 @@ return function(root)
   for _, path in ipairs(md.list(root, "host/api.c host/api_*.c")) do
     if not path:match("api_ctx") and not path:match("api_headers") then c_file(groups, root, path) end
   end
-  for _, name in ipairs(LUA_MODULES) do lua_file(groups, root, name) end
+  for _, module in ipairs(LUA_MODULES) do lua_file(groups, root, module) end
   local out = {}
-  for _, name in ipairs(md.sorted(groups)) do
+  for _, name in ipairs(in_order(groups)) do
     local group, functions_first, methods = groups[name], {}, {}
     for _, entry in ipairs(group) do
       table.insert(entry.name:find(":", 1, true) and methods or functions_first, item(entry.text))

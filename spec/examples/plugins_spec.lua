@@ -104,15 +104,19 @@ describe("examples/plugins", function()
   it("redact takes addresses and card numbers out of the messages, and leaves the rest", async(function()
     local res = run("redact")[1]
     assert.equal(200, res.status)
-    assert.same({ model = "m", user = "ann@example.com", messages = { { role = "user",
-      content = "Write to [mail] that [card] was declined, order 12345." } } },
-      support.decode(support.decode(res.body).body))
+    local sent = on.sections.redact:match("%-%-json '(.-)'\n") or on.sections.redact:match("%-%-json '(.-)'$")
+    local expected = support.decode(sent)
+    expected.messages[1].content = "Write to [mail] that [card] was declined, order 12345."
+    local got = support.decode(res.body).body
+    assert.same(expected, support.decode(got))
+    local before = sent:match('^(.-)%[{"role')
+    assert.equal(before, got:sub(1, #before)) -- byte for byte, the line's break too
     assert.equal(400, on.gw:request { method = "POST", path = "/v1/chat/completions", body = "not JSON" }.status)
   end))
 
   it("hide takes members out of the answer", async(function()
     local res = run("hide")[1]
     assert.same({ method = "GET", path = "/echo/profile", body = "" }, support.decode(res.body))
-    assert.is_nil(res.head:find("content-length", 1, true))
+    assert.equal(#res.body, tonumber(res.head:match("content%-length: (%d+)")))
   end))
 end)

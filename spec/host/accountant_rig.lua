@@ -1,117 +1,13 @@
--- Random LLM requests and what each must cost, for accountant_spec.lua: a plan is one request, all of it drawn
--- from the seed and the request's number; the origin acts by the plan and reports what it told; the charge is
--- computed from that report and the policy alone, by the rules as plugins/README.md gives them.
+-- What each of the requests of accountant_plan.lua must cost, for accountant_spec.lua: the origin acts by the plan and
+-- notes what it told; the charge is computed from that note and the policy alone, by the rules of plugins/README.md.
 --
--- Where a charge depends on how much was relayed, the request stops at a point that both sides know: the origin
--- says how many bytes it sends and then waits, and the client leaves, or the origin resets, only once the client
--- has all of them.
+-- Where a charge depends on how much was relayed, the request stops at a point that both sides know: the origin says
+-- how many bytes it sends and then waits, and the client leaves, or the origin resets, only once the client has all.
 local support = require "spec.support"
+local plans = require "spec.host.accountant_plan"
 local llm = support.llm
 
-local M = { BYTES_PER_TOKEN = 3, DEFAULT_OUTPUT = 4096 }
-
-local random = math.random
-
-local APIS = { "openai-chat", "openai-responses", "anthropic-messages", "openai-embeddings" }
-
--- kind → how often, and whether it is about streams ("stream"), JSON ("json") or either. All have an API drawn.
-local KINDS = {
-  { "ok", 40 }, { "above_reservation", 3 }, { "no_usage", 8 }, { "gzip", 4 }, { "error_status", 5 }, { "no_answer", 2 },
-  { "not_json", 2, "json" }, { "broken_json", 2, "json" }, { "error_body", 2, "json" }, { "cut_json", 3, "json" },
-  { "cut", 6, "stream" }, { "cut_in_text", 3, "stream" }, { "reset", 5, "stream" }, { "error_event", 4, "stream" },
-  { "abort", 8, "stream" }, { "abort_in_text", 2, "stream" }, { "abort_early", 3 },
-  { "dead", 2 }, { "bad_json", 1 }, { "encoded", 1 }, { "no_key", 1 },
-}
-
-local WORDS = { "tide ", "Ebbe ", "nöon ", "\"quoted\" ", "a\\b ", "line\n", "\226\130\172 ", "\240\159\140\138", "x" }
-
-local function pick(list) return list[random(#list)] end
-
-local function draw_kind()
-  local sum = 0
-  for _, kind in ipairs(KINDS) do sum = sum + kind[2] end
-  local at = random(sum)
-  for _, kind in ipairs(KINDS) do
-    at = at - kind[2]
-    if at <= 0 then return kind end
-  end
-end
-
-local function words(n)
-  local parts = {}
-  for i = 1, n do parts[i] = pick(WORDS) end
-  return table.concat(parts)
-end
-
--- The request's body, and the bytes of its text: what the estimate goes by.
-local function draw_prompt(plan)
-  local text, instructions = words(random(1, 12)), random(3) == 1 and words(random(1, 4)) or nil
-  local body = { model = "m-" .. random(9) }
-  local bytes, tokens = #text, 0
-  if plan.api == "openai-embeddings" then
-    local form = random(3)
-    body.input = form == 1 and text or form == 2 and { text, text } or { 17, 4, 2004 }
-    if form == 2 then bytes = 2 * #text end
-    if form == 3 then bytes, tokens = 0, 3 end
-  elseif plan.api == "openai-responses" then
-    body.input, body.instructions = text, instructions
-    bytes = bytes + #(instructions or "")
-  else
-    body.messages = { { role = "user", content = text } }
-    bytes = bytes + #"user"
-    if plan.api == "anthropic-messages" then
-      body.system = instructions
-      bytes = bytes + #(instructions or "")
-    end
-  end
-  plan.body = body
-  plan.prompt = math.ceil(bytes / M.BYTES_PER_TOKEN) + tokens
-end
-
-local MAXIMUM = { ["openai-chat"] = { "max_tokens", "max_completion_tokens" }, ["openai-responses"] = { "max_output_tokens" },
-  ["anthropic-messages"] = { "max_tokens" } }
-
-local function draw_output(plan)
-  local names = MAXIMUM[plan.api]
-  if not names then
-    plan.output = 0
-    return
-  end
-  local most = random(8) > 1 and random(5, 60) or nil
-  plan.body[pick(names)] = most
-  local n = plan.api == "openai-chat" and random(6) == 1 and 2 or nil
-  plan.body.n = n
-  plan.output = (most or M.DEFAULT_OUTPUT) * (n or 1)
-end
-
-local function draw_answer(plan)
-  local deltas = {}
-  for i = 1, random(1, 6) do deltas[i] = words(random(1, 3)) end
-  local output = plan.api == "openai-embeddings" and 0 or random(0, 90)
-  if plan.kind == "above_reservation" then output = plan.output + random(1000) end
-  plan.answer = { deltas = deltas, usage = plan.kind ~= "no_usage" and { input = random(1, 120), output = output } }
-  plan.at, plan.split = random(), random(4) == 1 and random(1, 60) or nil
-  plan.delay = random(6) == 1 and random(1, 15) or 0
-  plan.policy = pick { "seen", "reserved", "drain" }
-end
-
---- The i-th request.
-function M.plan(seed, i, keys)
-  math.randomseed(seed * 1000003 + i)
-  local kind = draw_kind()
-  local plan = { i = i, kind = kind[1], api = kind[3] == "stream" and APIS[random(3)] or pick(APIS), key = pick(keys) }
-  local streams = plan.api ~= "openai-embeddings" and kind[3] ~= "json"
-  plan.stream = kind[3] == "stream" or (streams and random(2) == 1)
-  draw_prompt(plan)
-  draw_output(plan)
-  draw_answer(plan)
-  if plan.stream then plan.body.stream = true end
-  if plan.stream and plan.api == "openai-chat" and random(2) == 1 then
-    plan.body.stream_options = { include_usage = random(2) == 1 }
-  end
-  plan.path = ("/%s/%s/%d"):format(plan.kind == "dead" and "dead" or plan.policy, plan.api, i)
-  return plan
-end
+local M = {}
 
 -- The origin
 
@@ -286,10 +182,10 @@ function acts.cut_json(plan, conn, body)
   conn:close()
 end
 
---- An origin that acts by plans[i], i being the last part of the path; plan.told is what it told.
-function M.origin(plans)
+--- An origin that acts by list[i], i being the last part of the path; plan.told is what it told.
+function M.origin(list)
   return support.origin(function(req, conn)
-    local plan = plans[tonumber(req.path:match("(%d+)$"))]
+    local plan = list[tonumber(req.path:match("(%d+)$"))]
     assert(not plan.told, "a request came twice")
     plan.told = { status = 200, text = 0 }
     if plan.delay > 0 then support.sleep(plan.delay) end
@@ -318,7 +214,7 @@ function M.charge(plan)
     return told.usage.input + (plan.api == "openai-embeddings" and 0 or told.usage.output)
   end
   if told.status > 299 then return 0 end
-  local text = math.min(math.ceil(told.text / M.BYTES_PER_TOKEN), plan.output)
+  local text = math.min(math.ceil(told.text / plans.BYTES_PER_TOKEN), plan.output)
   local seen = (told.input or plan.prompt) + text
   if plan.policy ~= "reserved" and not told.encoded then return seen end
   return math.max(seen, plan.prompt + plan.output)

@@ -4,6 +4,7 @@
 --
 -- TOLLGATE_SEED repeats a run, TOLLGATE_REQUESTS makes it longer.
 local support = require "spec.support"
+local plan_of = require "spec.host.accountant_plan"
 local rig = require "spec.host.accountant_rig"
 local quota = require "spec.plugins.quota.rig"
 
@@ -29,12 +30,12 @@ local function secret_of(id) return "tg-" .. id:gsub(" ", "-") end
 
 local function routes(origin)
   local list = {}
-  for policy, quota in pairs(POLICIES) do
+  for policy, settings in pairs(POLICIES) do
     for api in pairs(support.llm.apis) do
       if type(support.llm.apis[api]) == "table" then
         list[#list + 1] = { name = policy .. "-" .. api, path = ("/%s/%s/*"):format(policy, api), api = api,
           targets = { { url = policy == "dead" and "http://127.0.0.1:" .. support.free_port() or origin.url } },
-          plugins = { quota = quota } }
+          plugins = { quota = settings } }
       end
     end
   end
@@ -123,9 +124,23 @@ local function run(gw, plans)
   support.all(clients)
 end
 
+-- The numbers of requests that have no line.
+local function without_line(out, n)
+  local there, list = {}, {}
+  for i in out:gmatch('"path":"[^"]-(%d+)"') do there[tonumber(i)] = true end
+  for i = 1, n do
+    if not there[i] then list[#list + 1] = i end
+  end
+  return list
+end
+
 -- The access log by the number of the request. Only whole lines count.
-local function log_of(gw, n)
-  support.wait_for(function() return select(2, gw.process:out():gsub("\n", "\n")) >= n end, n .. " lines of the access log")
+local function log_of(gw, plans)
+  local function complete() return select(2, gw.process:out():gsub("\n", "\n")) >= #plans end
+  if not pcall(support.wait_for, complete, "the access log", 10000) then
+    local missing = without_line(gw.process:out(), #plans)
+    error(("no line in the access log for %d requests: %s"):format(#missing, support.encode(plans[missing[1]])))
+  end
   local lines = {}
   for _, line in ipairs(gw.access()) do
     local i = tonumber(line.path:match("(%d+)$"))
@@ -189,14 +204,14 @@ describe("after thousands of mixed requests", function()
   it("every token is accounted for", support.async(function()
     local redis = support.redis()
     local plans = {}
-    for i = 1, REQUESTS do plans[i] = rig.plan(SEED, i, TURN) end
+    for i = 1, REQUESTS do plans[i] = plan_of.draw(SEED, i, TURN) end
     support.on_end(function(failed)
       if failed then io.stderr:write(("--- repeat with TOLLGATE_SEED=%d\n"):format(SEED)) end
     end)
     local gw = start(redis, rig.origin(plans))
     run(gw, plans)
 
-    local sums, missing = compare(plans, log_of(gw, REQUESTS))
+    local sums, missing = compare(plans, log_of(gw, plans))
     local total = 0
     for _, tokens in pairs(sums) do total = total + tokens end
     sums.unmetered = nil -- without a budget nothing is counted in Redis

@@ -91,13 +91,12 @@ describe("the admin listener", function()
     c:send_request { method = "HEAD", path = "/healthz", host = "localhost" }
     local res = c:read_response { method = "HEAD" }
     assert.same({ 200, "3", "" }, { res.status, res.headers["content-length"], res.body })
-    assert.equal("ok\n", c:request({ path = "/healthz", host = "localhost" }).body)
   end))
 
   it("has no other pages, and none of the gateway's routes; nor has the gateway its pages", async(function()
     local res = get(on.gw, { path = "/", host = "localhost" })
     assert.equal(404, res.status)
-    assert.matches("/healthz, /readyz and /metrics", res.body)
+    for _, page in ipairs { "/healthz", "/readyz", "/metrics" } do assert.matches(page, res.body, 1, true) end
     assert.equal("answer", on.gw:request({ path = "/healthz" }).body)
   end))
 
