@@ -20,7 +20,7 @@ static void edit(void *arg, struct slice piece);
 
 static enum llm_api api_of(const struct exchange *x)
 {
-    return x->route != NULL ? x->route->api : llm_api_of_path(x->req.path);
+    return x->route != NULL && x->route->api != LLM_NONE ? x->route->api : llm_api_of_path(x->req.path);
 }
 
 void exchange_error_with(struct exchange *x, int status, const char *code, const char *message, struct slice name,

@@ -232,7 +232,7 @@ void exchange_origin_start(struct exchange *x)
  * (RFC 9112, section 9.3.1). */
 static bool retry(struct exchange *x)
 {
-    bool safe = !x->retried && !parser_busy(x->origin->parser)
+    bool safe = x->route->retry_stale && !x->retried && !parser_busy(x->origin->parser)
         && reuse_may_retry(x->origin->uses, x->req.method, x->req.framing);
     if (!safe)
         return false;

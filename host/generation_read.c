@@ -294,6 +294,7 @@ static int read_route(struct generation *g, struct route *r, bool check_only, st
     r->methods = get_texts(g, "methods", &r->nmethods);
     r->required = get_headers(g, "headers", &r->nrequired);
     r->strip_prefix = get_bool(g, "strip_prefix");
+    r->retry_stale = get_bool(g, "retry_stale");
     r->half_close_answer = half_close != NULL && strcmp(half_close, "answer") == 0;
     enter(g, "timeouts");
     r->timeouts = (struct route_timeouts){ get_number(g, "connect"), get_number(g, "first_byte"), get_number(g, "idle"),

@@ -52,6 +52,7 @@ struct route {
     struct header *required; /* value.p NULL: present with any value */
     uint32_t nrequired;
     bool strip_prefix, half_close_answer;
+    bool retry_stale;     /* once more, where a kept connection turns out to be closed */
     bool quarantined;     /* a plugin of it is, and must not be left out: 503 */
     bool preflight;       /* a plugin answers CORS preflights: they come here whatever `methods` says */
     struct route_timeouts timeouts;

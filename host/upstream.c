@@ -310,6 +310,12 @@ static void serve_queue(struct origin *o)
         else
             o->last = w->link;
         w->link = NULL;
+        if (w->fresh && at_limit(o)) { /* an idle one makes room */
+            struct upstream_conn *c = o->idle_list;
+            conn_unlink(c);
+            conn_free(c);
+            o->open--;
+        }
         if (o->idle_list != NULL && !w->fresh) {
             loop_defer(o->u->loop, &w->later, LOOP_COLLECT);
             return;

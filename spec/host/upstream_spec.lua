@@ -104,9 +104,9 @@ end)
 
 describe("a kept connection that turns out closed", function()
   -- The second request of each connection is answered by closing it, as if its end had crossed the request.
-  local function closing()
+  local function closing(route)
     local seen = {}
-    return rig.start { handler = function(req, conn)
+    return rig.start { route = route, handler = function(req, conn)
       seen[conn] = (seen[conn] or 0) + 1
       if seen[conn] == 2 then return conn:close() end
       conn:respond { body = req.method .. req.body }
@@ -119,6 +119,13 @@ describe("a kept connection that turns out closed", function()
       assert.equal(method, on.gw:request({ method = method }).body)
     end
     assert.same({ 4, 7 }, { on.origin.connections, #on.origin.requests })
+  end))
+
+  it("costs no further try on a route that says retry_stale = false", async(function()
+    local on = closing { retry_stale = false }
+    on.gw:request {}
+    assert.equal(502, on.gw:request({}).status)
+    assert.equal(2, #on.origin.requests)
   end))
 
   it("fails a request that may not be sent twice", async(function()
