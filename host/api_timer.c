@@ -17,6 +17,7 @@ struct timer_entry {
     struct task *task;
     uint64_t every_ms; /* 0: once */
     int fn;
+    bool once;         /* runs in one worker of the replica */
     bool stopping;     /* it stopped itself */
     uint64_t mark;     /* of the code that made it */
     struct timer_entry **owner; /* the Lua object's pointer, emptied at the end */
@@ -110,6 +111,11 @@ static void on_due(struct timer *t)
         timer_set(e->g->sv->loop, t, e->every_ms);
     if (e->task != NULL)
         return;
+    if (e->once && e->g->sv->leads != NULL && !e->g->sv->leads(e->g->sv->leads_arg)) {
+        if (e->every_ms == 0)
+            entry_free(e);
+        return;
+    }
     e->task = task_new(&e->g->tasks, on_settled, e);
     task_set_mark(e->task, e->mark);
     lua_rawgeti(task_lua(e->task), LUA_REGISTRYINDEX, e->fn);
@@ -118,11 +124,30 @@ static void on_due(struct timer *t)
         run_ended(e, outcome);
 }
 
+/* { once = boolean } at 3. */
+static bool read_once(lua_State *L, const char *what)
+{
+    bool once = false;
+    if (lua_isnoneornil(L, 3))
+        return false;
+    if (!lua_istable(L, 3))
+        luaL_error(L, "%s: the options must be a table, not %s", what, luaL_typename(L, 3));
+    for (lua_pushnil(L); lua_next(L, 3) != 0; lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING || strcmp(lua_tostring(L, -2), "once") != 0)
+            luaL_error(L, "%s: unknown option; there is: once (true: in one worker of the replica)", what);
+        if (!lua_isboolean(L, -1))
+            luaL_error(L, "%s: once must be a boolean, not %s", what, luaL_typename(L, -1));
+        once = lua_toboolean(L, -1);
+    }
+    return once;
+}
+
 static int timer_new(lua_State *L, bool repeat, const char *what)
 {
     struct generation *g = api_generation(L);
     uint64_t ms = check_ms(L, 1, what);
     luaL_checktype(L, 2, LUA_TFUNCTION);
+    bool once = read_once(L, what);
     if (g->tasks.current == NULL)
         return luaL_error(L, "%s: not while a file is loaded; call it in init", what);
     if (g->stopped)
@@ -137,6 +162,7 @@ static int timer_new(lua_State *L, bool repeat, const char *what)
     e->g = g;
     e->owner = owner;
     e->every_ms = repeat ? ms : 0;
+    e->once = once;
     uint64_t mark = task_mark(g->tasks.current);
     e->mark = zone_mark(g->number, zone_mark_route(mark), zone_mark_hook(mark), MARK_TIMER);
     e->timer.cb = on_due;
@@ -152,13 +178,16 @@ static int timer_new(lua_State *L, bool repeat, const char *what)
     return 1;
 }
 
-/* tg.timer.after(seconds, fn) → timer: calls fn once. */
+/* tg.timer.after(seconds, fn, { once = boolean } or nil) → timer: calls fn once. With once = true only in one worker of the
+ * replica, as for every. */
 static int timer_after(lua_State *L)
 {
     return timer_new(L, false, "tg.timer.after");
 }
 
-/* tg.timer.every(seconds, fn) → timer: calls fn again and again, first after `seconds`. */
+/* tg.timer.every(seconds, fn, { once = boolean } or nil) → timer: calls fn again and again, first after `seconds`. With
+ * once = true only in one worker of the replica: all workers keep the time, and of those that are due the one that leads
+ * calls fn. Another one leads when that one dies, drains, or has been stuck for a second. */
 static int timer_every(lua_State *L)
 {
     return timer_new(L, true, "tg.timer.every");

@@ -122,6 +122,7 @@ static void answer_no_method(struct exchange *x)
 void exchange_begin(struct exchange *x)
 {
     x->sv->counters.requests++;
+    x->path = x->req.path;
     struct route_match m = routes_match(x->gen->table, &x->req);
     headers_remove_hop_by_hop(&x->req.headers); /* now: Connection must not name what plugins add */
     if (m.route == NULL) {

@@ -73,6 +73,7 @@ struct exchange {
     enum ended ended;
     struct arena arena;
     struct request req;
+    struct slice path;             /* as the client asked, whatever plugins made of it */
     struct response res;
     char id[24];
     uint64_t begun, origin_begun, first_byte, ended_at; /* ms of the loop; 0: not come to */

@@ -93,7 +93,7 @@ void exchange_log(struct exchange *x)
     put_text(out, "id", slice_of(x->id));
     put_text(out, "client", slice_of(x->client.address));
     put_text(out, "method", x->req.method);
-    put_text(out, "path", x->req.path);
+    put_text(out, "path", x->path.p != NULL ? x->path : x->req.path);
     if (x->route != NULL)
         put_text(out, "route", slice_of(x->route->name));
     put_text(out, "consumer", api_consumer_field(x, "id"));

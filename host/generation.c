@@ -137,6 +137,15 @@ static int read_text(lua_State *L)
     return 2;
 }
 
+/* (path) → the routing policy: the one that is to be tried, else what the file says; nil where there is none. */
+static int read_policy(lua_State *L)
+{
+    struct generation *g = api_generation(L);
+    if (g->sv->policy.p != NULL)
+        snapshot_put_file(g->snapshot, luaL_checkstring(L, 1), g->sv->policy);
+    return read_text(L);
+}
+
 /* (name) → an environment value or nil. */
 static int read_env(lua_State *L)
 {
@@ -156,9 +165,11 @@ static bool load(struct generation *g, const char *path, struct buf *faults)
     push_runtime(L, "load");
     lua_pushstring(L, path);
     lua_pushstring(L, plugins);
-    lua_createtable(L, 0, 4);
+    lua_createtable(L, 0, 6);
     lua_pushcfunction(L, read_text);
     lua_setfield(L, -2, "read");
+    lua_pushcfunction(L, read_policy);
+    lua_setfield(L, -2, "policy");
     lua_pushcfunction(L, read_env);
     lua_setfield(L, -2, "env");
     lua_pushcfunction(L, list_folder);

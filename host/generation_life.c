@@ -147,7 +147,7 @@ static bool push_old_state(struct generation *old, const char *route, const char
     lua_State *L = old->L;
     int top = lua_gettop(L);
     lua_getfield(L, LUA_REGISTRYINDEX, "tollgate.config");
-    lua_getfield(L, -1, "routes");
+    lua_getfield(L, -1, "chains");
     for (int i = 1, n = (int)lua_objlen(L, -1); i <= n; i++) {
         lua_rawgeti(L, -1, i);
         if (strcmp(entry_text(L, "name"), route) == 0) {
@@ -206,7 +206,7 @@ static bool each_entry(struct generation *g, unsigned phase, struct generation *
         lua_pop(L, 1);
         return true;
     }
-    lua_getfield(L, -1, "routes");
+    lua_getfield(L, -1, "chains");
     for (int i = 1, nroutes = (int)lua_objlen(L, -1); i <= nroutes; i++) {
         lua_rawgeti(L, -1, i);
         const char *route = entry_text(L, "name");

@@ -81,14 +81,39 @@ static void note_hooks(struct snapshot *s, struct generation *g)
     lua_pop(L, 2);
 }
 
-static int run(struct services *sv, const char *config, int out, struct buf *faults)
+struct generation *load_check_try(const char *config, struct buf *faults)
 {
-    struct generation *g = generation_load(sv, config, false, faults);
+    static struct loop loop;
+    static struct services sv;
+    struct upstream_limits limits = { 0 };
+    struct rds_config redis;
+    const char *why = NULL;
+    if (loop_init(&loop) != 0)
+        return NULL;
+    log_set_level(LOG_SILENT); /* whoever serves will say it again */
+    sv.loop = &loop;
+    sv.resolve = resolve_new(&loop, &why);
+    if (sv.resolve == NULL) {
+        buf_printf(faults, "c-ares: %s\n", why);
+        return NULL;
+    }
+    sv.upstream = upstream_new(&loop, sv.resolve, &limits);
+    sv.fetch = fetch_client_new(&loop, sv.upstream);
+    rds_config_parse(SLICE("redis://127.0.0.1"), &redis); /* never started: a command in init waits, which is a fault */
+    sv.rds = rds_new(&loop, &redis);
+    sv.rds_pool = rds_pool_new(&loop, sv.rds);
+    struct generation *g = generation_load(&sv, config, false, faults);
+    if (g == NULL || shared_new(&sv.shared, SHARED_SIZE_MIN) != 0 || generation_start(g, NULL, faults) != 0)
+        return NULL;
+    generation_stop(g);
+    return g;
+}
+
+static int run(const char *config, int out, struct buf *faults)
+{
+    struct generation *g = load_check_try(config, faults);
     if (g == NULL)
         return -1;
-    if (shared_new(&sv->shared, SHARED_SIZE_MIN) != 0 || generation_start(g, NULL, faults) != 0)
-        return -1;
-    generation_stop(g);
     load_check_note(g);
     note_hooks(g->snapshot, g);
     int err = snapshot_write(g->snapshot, out);
@@ -109,21 +134,11 @@ static void put(int fd, struct slice text)
 
 int load_check_main(int argc, char **argv)
 {
-    struct loop loop;
-    struct upstream_limits limits = { 0 };
-    struct services sv = { .loop = &loop };
     struct buf faults;
-    const char *why = NULL;
-    if (argc != 3 || loop_init(&loop) != 0)
+    if (argc != 3)
         return 2;
-    log_set_level(LOG_SILENT); /* the workers will say it again */
-    sv.resolve = resolve_new(&loop, &why);
-    if (sv.resolve == NULL)
-        return 1;
-    sv.upstream = upstream_new(&loop, sv.resolve, &limits);
-    sv.fetch = fetch_client_new(&loop, sv.upstream);
     buf_init(&faults);
-    int code = run(&sv, argv[0], atoi(argv[1]), &faults) == 0 ? 0 : 1;
+    int code = run(argv[0], atoi(argv[1]), &faults) == 0 ? 0 : 1;
     if (code == 0)
         buf_add_text(&faults, "ok\n");
     put(atoi(argv[2]), buf_slice(&faults));

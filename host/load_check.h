@@ -5,12 +5,14 @@
 
 #include "generation.h"
 
-/* Arguments of the internal command: config, descriptor of a file for the snapshot, descriptor of a pipe for faults. Loads the
- * configuration, runs every init and stop, and writes what all of it was made of. The last line on the pipe is "ok"; anything else is a
- * fault. */
+/* Loads a configuration and runs every init and stop, over services of its own that are not given back: the process is
+ * expected to end by _exit. NULL with faults. */
+struct generation *load_check_try(const char *config, struct buf *faults);
 /* Writes the notes on its settings into the snapshot of a generation. */
 void load_check_note(struct generation *g);
 
+/* Arguments of the internal command: config, descriptor of a file for the snapshot, descriptor of a pipe for faults. Makes the
+ * trial and writes what all of it was made of. The last line on the pipe is "ok"; anything else is a fault. */
 int load_check_main(int argc, char **argv);
 
 #endif

@@ -296,7 +296,7 @@ int master_run(const char *config)
         loop_run(&m->loop);
         return finish(m);
     }
-    m->check = check_start(m, "/proc/self/exe", FIRST_CHECK_MS, 0, on_first_check);
+    m->check = check_start(m, paths_image(), FIRST_CHECK_MS, 0, on_first_check);
     if (m->check == NULL)
         return 1;
     loop_run(&m->loop);

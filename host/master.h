@@ -9,7 +9,8 @@
  *   master_upgrade.c another program takes over in place
  *   master_watch.c   files that change
  *   master_socket.c  listening sockets
- *   master_status.c  what it knows, as JSON and as metrics
+ *   master_status.c  what it knows, as JSON and as text
+ *   master_metrics.c the same and what plugins count, for Prometheus
  *   master_admin.c   actions over a Unix socket
  *   master_http.c    health and figures over HTTP */
 #ifndef TOLLGATE_MASTER_H
@@ -169,7 +170,7 @@ void master_watch_stop(struct master *m);
 /* master_socket.c: all sockets of the plan. 0, or -1 (logged). */
 int master_sockets_open(struct master *m);
 
-/* master_status.c */
+/* master_status.c, master_metrics.c */
 void master_status(struct master *m, struct buf *out);
 void master_status_text(struct master *m, struct buf *out); /* for people */
 void master_metrics(struct master *m, struct buf *out);

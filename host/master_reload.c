@@ -8,6 +8,7 @@
 #include "log.h"
 #include "master.h"
 #include "mem.h"
+#include "paths.h"
 #include "notify.h"
 
 enum { PLANS_KEPT = 8 };
@@ -191,7 +192,7 @@ static void begin(struct master *m, const char *why)
 {
     log_info("reload: %s", why);
     notify_reloading();
-    m->check = check_start(m, "/proc/self/exe", m->plan->check_ms, m->plan->memory, on_checked);
+    m->check = check_start(m, paths_image(), m->plan->check_ms, m->plan->memory, on_checked);
     if (m->check == NULL)
         tell(m, false, SLICE("the trial could not be started\n"));
 }

@@ -15,6 +15,7 @@
 #include "log.h"
 #include "master.h"
 #include "mem.h"
+#include "paths.h"
 #include "worker.h"
 
 enum { RESTART_MIN_MS = 100, RESTART_MAX_MS = 5000, STEADY_MS = 10000, KILL_SPARE_MS = 5000 };
@@ -65,7 +66,7 @@ static void run_child(struct master *m, char **argv, int control_fd, pid_t paren
     fcntl(shared_fd(m->shared), F_SETFD, 0);
     for (unsigned i = 0; i < m->naddresses * m->places; i++)
         fcntl(m->sockets[i], F_SETFD, 0);
-    execv("/proc/self/exe", argv);
+    execv(paths_image(), argv);
     _exit(127);
 }
 
@@ -225,6 +226,7 @@ static void judge(struct master *m, struct member *w, int status)
     slot->connections = slot->exchanges = 0;
     slot->redis_usable = 0;
     slot->mark = 0;
+    zone_metrics_fold(m->zone, w->slot);
     if (code == WORKER_LEAK || (code > 0 && m->ending && m->code == 0))
         m->code = code == WORKER_LEAK ? WORKER_LEAK : 1; /* its end is our end: whoever watches us should know */
     if (code != 0 && !(m->ending && code < 0 && w->kill_at != 0))

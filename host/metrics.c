@@ -2,6 +2,7 @@
  * stack: a call allocates only where a series is new. Its labels' text is made then, once. */
 #include "metrics.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -19,9 +20,9 @@ struct metric_series {
     char *key; /* each value behind its length; owned */
     size_t nkey;
     char *labels; /* as text; owned */
-    double value; /* of a histogram: the sum */
-    uint64_t
-        *buckets; /* of a histogram: counts, not cumulated, the last beyond all bounds; owned */
+    double *value;     /* of a histogram: the sum; in the area, or &own */
+    uint64_t *buckets; /* of a histogram: counts, not cumulated, the last beyond all bounds */
+    double own;
 };
 
 struct metric {
@@ -29,6 +30,8 @@ struct metric {
     struct metric_spec spec; /* its texts are owned */
     struct metric_series **slots, **all;
     uint32_t nslots, n, limit;
+    uint32_t place; /* among the area's metrics */
+    bool placed;
     struct metric_series *other; /* beyond the limit; NULL until then */
     bool other_listed;           /* it is in `all`: a plugin had named one so */
 };
@@ -37,6 +40,8 @@ struct metrics {
     struct metric **all;
     uint32_t n;
     uint64_t secret[2];
+    struct metrics_area *area; /* NULL: figures are in our own memory */
+    uint32_t placed;           /* metrics in the area */
 };
 
 /* --- the registry --- */
@@ -49,11 +54,19 @@ struct metrics *metrics_new(void)
     return m;
 }
 
+struct metrics *metrics_new_in(struct metrics_area *a)
+{
+    struct metrics *m = metrics_new();
+    m->area = a;
+    return m;
+}
+
 static void series_free(struct metric_series *s)
 {
     mem_free(s->key);
     mem_free(s->labels);
-    mem_free(s->buckets);
+    if (s->value == &s->own)
+        mem_free(s->buckets);
     mem_free(s);
 }
 
@@ -98,6 +111,35 @@ static const char *difference(const struct metric_spec *a, const struct metric_s
     return NULL;
 }
 
+/* Tells those who read the area of a metric. */
+static void place_metric(struct metrics *m, struct metric *one)
+{
+    const struct metric_spec *spec = &one->spec;
+    size_t bounds = (size_t)spec->nbuckets * sizeof *spec->buckets, text = 0;
+    const char *const *texts[] = { &spec->name, &spec->help };
+    for (int i = 0; i < 2 + spec->nlabels; i++)
+        text += strlen(i < 2 ? *texts[i] : spec->labels[i - 2]) + 1;
+    struct area_record *r =
+        metrics_area_add(m->area, AREA_METRIC, offsetof(struct area_record, metric.bounds) + bounds + text);
+    if (r == NULL) {
+        log_warn("metric %s: there is no room for more metrics; it is not shown", spec->name);
+        return;
+    }
+    r->metric.kind = spec->kind;
+    r->metric.nlabels = (uint32_t)spec->nlabels;
+    r->metric.nbuckets = (uint32_t)spec->nbuckets;
+    r->metric.series = spec->series;
+    r->metric.text = text;
+    if (bounds > 0)
+        memcpy(r->metric.bounds, spec->buckets, bounds);
+    char *at = (char *)r->metric.bounds + bounds;
+    for (int i = 0; i < 2 + spec->nlabels; i++)
+        at = stpcpy(at, i < 2 ? *texts[i] : spec->labels[i - 2]) + 1;
+    metrics_area_added(m->area, r);
+    one->place = m->placed++;
+    one->placed = true;
+}
+
 static struct metric *metric_new(struct metrics *registry, const struct metric_spec *spec)
 {
     struct metric *m = mem_zalloc(sizeof *m);
@@ -108,6 +150,8 @@ static struct metric *metric_new(struct metrics *registry, const struct metric_s
     for (int i = 0; i < spec->nlabels; i++)
         m->spec.labels[i] = mem_strdup(spec->labels[i]);
     m->limit = spec->series != 0 ? spec->series : METRICS_SERIES;
+    if (registry->area != NULL)
+        place_metric(registry, m);
     if (spec->nlabels == 0)
         metric_series(m, NULL); /* so that it is shown as 0 before it is counted */
     return m;
@@ -154,7 +198,34 @@ const char *metric_name(const struct metric *m)
 
 /* --- series --- */
 
-static struct metric_series *series_new(const struct metric *m, const char *key, size_t n)
+/* Gives a series its figures, in the area where there is one. False where that is full. */
+static bool place_series(const struct metric *m, struct metric_series *s, bool must)
+{
+    size_t counts = m->spec.kind == METRIC_HISTOGRAM ? (size_t)m->spec.nbuckets + 1 : 0;
+    struct area_record *r = NULL;
+    if (m->placed)
+        r = metrics_area_add(m->registry->area, AREA_SERIES,
+                             offsetof(struct area_record, series.counts) + counts * sizeof(uint64_t) + s->nkey);
+    if (r == NULL && m->placed && !must)
+        return false;
+    if (r == NULL) {
+        s->value = &s->own;
+        s->buckets = counts > 0 ? mem_zalloc(counts * sizeof *s->buckets) : NULL;
+        return true;
+    }
+    r->series.metric = m->place;
+    r->series.nkey = (uint32_t)s->nkey;
+    r->series.ncounts = counts;
+    if (s->nkey > 0)
+        memcpy(r->series.counts + counts, s->key, s->nkey);
+    s->value = &r->series.value;
+    s->buckets = r->series.counts;
+    metrics_area_added(m->registry->area, r);
+    return true;
+}
+
+/* NULL where there is no room in the area; with `must`, it is counted for nobody then. */
+static struct metric_series *series_new(const struct metric *m, const char *key, size_t n, bool must)
 {
     struct metric_series *s = mem_zalloc(sizeof *s);
     struct buf labels;
@@ -168,9 +239,10 @@ static struct metric_series *series_new(const struct metric *m, const char *key,
     }
     s->labels = mem_strndup(labels.n > 0 ? labels.p : "", labels.n);
     buf_deinit(&labels);
-    if (m->spec.kind == METRIC_HISTOGRAM)
-        s->buckets = mem_zalloc((size_t)(m->spec.nbuckets + 1) * sizeof *s->buckets);
-    return s;
+    if (place_series(m, s, must))
+        return s;
+    series_free(s);
+    return NULL;
 }
 
 static void put(struct metric *m, struct metric_series *s)
@@ -208,12 +280,16 @@ static struct metric_series *other(struct metric *m)
         return m->other;
     for (int i = 0; i < m->spec.nlabels; i++, n += sizeof word - 1)
         memcpy(key + n, word, sizeof word - 1);
-    log_warn("metric %s: more than %u combinations of labels; the others are counted as \"other\"",
-             m->spec.name, m->limit);
+    if (m->n >= m->limit)
+        log_warn("metric %s: more than %u combinations of labels; the others are counted as \"other\"",
+                 m->spec.name, m->limit);
+    else
+        log_warn("metric %s: no room for more combinations of labels; the others are counted as \"other\"",
+                 m->spec.name);
     m->other = find(m, siphash(m->registry->secret, (struct slice){ key, n }), key, n);
     m->other_listed = m->other != NULL;
     if (!m->other_listed)
-        m->other = series_new(m, key, n);
+        m->other = series_new(m, key, n, true);
     return m->other;
 }
 
@@ -232,9 +308,11 @@ struct metric_series *metric_series(struct metric *m, const struct slice *values
         return s;
     if (m->n >= m->limit)
         return other(m);
+    s = series_new(m, key, n, m->spec.nlabels == 0);
+    if (s == NULL)
+        return other(m);
     if (m->n == m->nslots)
         grow(m);
-    s = series_new(m, key, n);
     s->hash = hash;
     put(m, s);
     return m->all[m->n++] = s;
@@ -242,12 +320,12 @@ struct metric_series *metric_series(struct metric *m, const struct slice *values
 
 void metric_add(struct metric_series *s, double v)
 {
-    s->value += v;
+    *s->value += v;
 }
 
 void metric_set(struct metric_series *s, double v)
 {
-    s->value = v;
+    *s->value = v;
 }
 
 void metric_observe(const struct metric *m, struct metric_series *s, double v)
@@ -256,7 +334,14 @@ void metric_observe(const struct metric *m, struct metric_series *s, double v)
     while (i < m->spec.nbuckets && v > m->spec.buckets[i])
         i++;
     s->buckets[i]++;
-    s->value += v;
+    *s->value += v;
+}
+
+void metric_merge(const struct metric *m, struct metric_series *s, double value, const uint64_t *counts)
+{
+    *s->value += value;
+    for (int i = 0; m->spec.kind == METRIC_HISTOGRAM && i <= m->spec.nbuckets; i++)
+        s->buckets[i] += counts[i];
 }
 
 /* --- text --- */
@@ -272,7 +357,7 @@ static void write_histogram(const struct metric *m, const struct metric_series *
     }
     const char *open = s->labels[0] != '\0' ? "{" : "", *close = s->labels[0] != '\0' ? "}" : "";
     buf_printf(out, "%s_sum%s%s%s ", name, open, s->labels, close);
-    metrics_text_number(out, s->value);
+    metrics_text_number(out, *s->value);
     buf_printf(out, "\n%s_count%s%s%s %llu\n", name, open, s->labels, close,
                (unsigned long long)count);
 }
@@ -287,7 +372,7 @@ static void write_series(const struct metric *m, const struct metric_series *s, 
     if (s->labels[0] != '\0')
         buf_printf(out, "{%s}", s->labels);
     buf_add_text(out, " ");
-    metrics_text_number(out, s->value);
+    metrics_text_number(out, *s->value);
     buf_add_text(out, "\n");
 }
 

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "buf.h"
+#include "metrics_area.h"
 
 enum {
     METRICS_MAX = 1000,    /* metrics of one registry */
@@ -39,6 +40,9 @@ struct metric_spec {
 };
 
 struct metrics *metrics_new(void);
+/* One whose figures are in an area, which is empty and borrowed. What finds no more room there is
+ * counted as "other", or, where it is a metric, for nobody; the log says so. */
+struct metrics *metrics_new_in(struct metrics_area *a);
 void metrics_free(struct metrics *m); /* or NULL */
 
 /* The metric of this name, made where there is none; all is copied. NULL where the name or a
@@ -59,6 +63,13 @@ void metric_add(struct metric_series *s, double v);
 void metric_set(struct metric_series *s, double v);
 /* Of histograms. */
 void metric_observe(const struct metric *m, struct metric_series *s, double v);
+
+/* metrics_merge.c: adds what an area holds: counters and histograms, and gauges where they are wanted. A metric
+ * that m has with another kind, other labels or other buckets is left out. */
+void metrics_merge(struct metrics *m, const struct metrics_area *from, bool gauges);
+/* Adds to a series of a metric of nbuckets what another one counted. */
+void metric_merge(const struct metric *m, struct metric_series *s, double value,
+                  const uint64_t *counts);
 
 /* Appends all metrics as text, in the order of their making. m may be NULL. */
 void metrics_write(const struct metrics *m, struct buf *out);

@@ -37,6 +37,12 @@ const char *paths_home(char *out, size_t size)
     return out;
 }
 
+const char *paths_image(void)
+{
+    const char *image = getenv("TOLLGATE_IMAGE");
+    return image != NULL && image[0] != '\0' ? image : "/proc/self/exe";
+}
+
 int paths_make(const char *dir)
 {
     char path[PATH_MAX];

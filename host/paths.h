@@ -7,6 +7,9 @@
 
 /* Writes the folder that holds "plugins" and "scripts/redis"; returns out. */
 const char *paths_home(char *out, size_t size);
+/* What a further process of this program is started from: our own image, which stays what it is when the file is replaced; or
+ * $TOLLGATE_IMAGE, for profilers whose processes have another one (valgrind). */
+const char *paths_image(void);
 /* mkdir -p. 0, or a negative UV_E*. */
 int paths_make(const char *dir);
 

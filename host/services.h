@@ -25,6 +25,14 @@ struct quarantine {
     char plugin[];
 };
 
+/* What a plugin found about the routing version that this replica should run. */
+struct routing_report {
+    bool known;           /* else it could not be asked for */
+    uint64_t version;     /* 0: none was published */
+    uint64_t stale_ms;    /* not ready where nothing was confirmed for so long; 0: never */
+    struct slice policy;  /* p == NULL: what the version says is in files */
+};
+
 struct services {
     struct loop *loop;
     struct resolve *resolve;
@@ -37,7 +45,7 @@ struct services {
     struct buf *access_log; /* lines of this turn; NULL where switched off */
     struct deferred *access_flush;
     struct counters counters;
-    struct metrics *metrics; /* of plugins; NULL until the first is registered */
+    struct metrics *metrics; /* of plugins; NULL in tools until the first is registered */
     uint32_t exchanges;   /* alive */
     struct exchange *logging; /* those whose log phase waits */
     struct exchange *gone;    /* those whose answer is read on without a client */
@@ -49,6 +57,12 @@ struct services {
     struct generation *generations; /* all that live, newest first */
     uint32_t ngenerations;
     struct quarantine *quarantine;  /* plugins that do not run any more */
+    bool (*leads)(void *arg); /* true in one worker of the replica at a time; NULL where there is only us */
+    void *leads_arg;
+    void (*follow)(void *arg, const struct routing_report *r); /* tells the master; NULL where there is none */
+    void *follow_arg;
+    const uint64_t *routing_version; /* that the replica runs; 0: not known; NULL where there is no master */
+    struct slice policy;  /* a routing policy to be tried, in place of the one in its file; p == NULL: none */
 };
 
 #endif

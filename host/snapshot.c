@@ -121,6 +121,12 @@ int snapshot_file(struct snapshot *s, const char *path, struct slice *out)
     return e->err;
 }
 
+void snapshot_put_file(struct snapshot *s, const char *path, struct slice bytes)
+{
+    if (find(s, FILE_BYTES, path) == NULL)
+        add(s, FILE_BYTES, path, 0, (struct slice){ mem_strndup(bytes.p, bytes.n), bytes.n });
+}
+
 struct slice snapshot_env(struct snapshot *s, const char *name)
 {
     struct entry *e = find(s, ENV, name);

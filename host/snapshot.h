@@ -20,6 +20,8 @@ void snapshot_free(struct snapshot *s); /* NULL is allowed */
 
 /* A file's bytes, borrowed from s, with a NUL behind them. 0, or a negative UV_E*. */
 int snapshot_file(struct snapshot *s, const char *path, struct slice *out);
+/* Says what a file holds, whatever is on the disk; copied. Before it has been read. */
+void snapshot_put_file(struct snapshot *s, const char *path, struct slice bytes);
 /* An environment value, borrowed; p == NULL where it is not set. */
 struct slice snapshot_env(struct snapshot *s, const char *name);
 /* Adds a value of the recorder's own under a name; snapshot_note reads it. */

@@ -188,6 +188,12 @@ static void on_message(void *arg, struct slice text, int fd)
 
 /* --- the start --- */
 
+static bool leads(void *arg)
+{
+    struct worker *w = arg;
+    return zone_leads(w->zone, w->slot_number);
+}
+
 static int start(struct worker *w, int control_fd)
 {
     static const struct control_events events = { on_message, on_control_end };
@@ -197,6 +203,9 @@ static int start(struct worker *w, int control_fd)
     w->quota_base = w->slot->quota;
     w->quota_base.pending = 0;
     w->gw.sv.watch.mark = &w->slot->mark;
+    w->gw.sv.metrics = metrics_new_in(zone_metrics(w->zone, w->slot_number));
+    w->gw.sv.leads = leads;
+    w->gw.sv.leads_arg = w;
     w->gw.on_closing = on_gateway_closing;
     w->gw.on_end = on_gateway_end;
     w->gw.on_refused = on_refused;
@@ -250,7 +259,8 @@ int worker_main(int argc, char **argv)
         log_error("worker: this command is for the gateway's own use");
         return 2;
     }
-    w->slot = zone_slot(w->zone, (unsigned)atoi(argv[3]));
+    w->slot_number = (unsigned)atoi(argv[3]);
+    w->slot = zone_slot(w->zone, w->slot_number);
     show_start(w);
     worker_signals(w);
     if (start(w, atoi(argv[4])) != 0)

@@ -12,6 +12,7 @@ struct worker {
     struct control *control;
     struct zone *zone;
     struct zone_slot *slot;
+    unsigned slot_number;
     struct quota_stats quota_base; /* of those that had the slot before */
     uv_prepare_t turn;
     struct timer beat;

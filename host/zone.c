@@ -1,16 +1,21 @@
 /* See zone.h. */
 #include "zone.h"
 
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "mem.h"
+#include "metrics.h"
 
-enum { ZONE_MAGIC = 0x746f6c6c };
+enum { ZONE_MAGIC = 0x746f6c6d, PAGE = 65536, LEAD_STALE_MS = 1000 };
 
+/* Behind the slots, from a page on: an area for each slot, then two for workers that have gone, which are used by turns. */
 struct zone_head {
     uint64_t magic, n;
+    uint64_t gone;            /* which of the two */
+    _Atomic uint64_t leader;  /* slot + 1; 0: none */
     struct zone_slot slots[];
 };
 
@@ -19,9 +24,19 @@ struct zone {
     size_t size;
 };
 
+static size_t areas_at(uint64_t n)
+{
+    return (sizeof(struct zone_head) + n * sizeof(struct zone_slot) + PAGE - 1) / PAGE * PAGE;
+}
+
+static size_t size_of(uint64_t n)
+{
+    return areas_at(n) + (n + 2) * METRICS_AREA;
+}
+
 static struct zone *map(int fd, size_t size)
 {
-    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (p == MAP_FAILED)
         return NULL;
     struct zone *z = mem_alloc(sizeof *z);
@@ -32,7 +47,7 @@ static struct zone *map(int fd, size_t size)
 
 struct zone *zone_new(unsigned n, int *fd)
 {
-    size_t size = sizeof(struct zone_head) + n * sizeof(struct zone_slot);
+    size_t size = size_of(n);
     *fd = memfd_create("tollgate zone", 0);
     struct zone *z = *fd >= 0 && ftruncate(*fd, (off_t)size) == 0 ? map(*fd, size) : NULL;
     if (z == NULL)
@@ -48,7 +63,7 @@ struct zone *zone_map(int fd)
     struct zone *z = size >= (off_t)sizeof(struct zone_head) ? map(fd, (size_t)size) : NULL;
     if (z == NULL)
         return NULL;
-    if (z->head->magic == ZONE_MAGIC && z->size == sizeof *z->head + z->head->n * sizeof(struct zone_slot))
+    if (z->head->magic == ZONE_MAGIC && z->size == size_of(z->head->n))
         return z;
     zone_free(z);
     return NULL;
@@ -85,4 +100,48 @@ uint64_t zone_now(void)
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+struct metrics_area *zone_metrics(struct zone *z, unsigned i)
+{
+    return (struct metrics_area *)((char *)z->head + areas_at(z->head->n) + i * METRICS_AREA);
+}
+
+struct metrics_area *zone_metrics_gone(struct zone *z)
+{
+    return zone_metrics(z, (unsigned)(z->head->n + z->head->gone % 2));
+}
+
+void zone_metrics_fold(struct zone *z, unsigned i)
+{
+    struct metrics_area *before = zone_metrics_gone(z), *own = zone_metrics(z, i);
+    if (metrics_area_next(own, NULL) == NULL)
+        return;
+    struct metrics *all = metrics_new_in(zone_metrics(z, (unsigned)(z->head->n + (z->head->gone + 1) % 2)));
+    metrics_merge(all, own, false);
+    metrics_merge(all, before, false);
+    metrics_free(all);
+    z->head->gone++;
+    metrics_area_clear(before);
+    metrics_area_clear(own);
+}
+
+static bool may_lead(struct zone *z, uint64_t leader)
+{
+    if (leader == 0 || leader > z->head->n)
+        return false;
+    const struct zone_slot *s = &z->head->slots[leader - 1];
+    bool lives = s->state == ZONE_STARTING || s->state == ZONE_SERVING;
+    return lives && zone_now() < s->beat + LEAD_STALE_MS;
+}
+
+bool zone_leads(struct zone *z, unsigned slot)
+{
+    uint64_t leader = atomic_load(&z->head->leader);
+    const struct zone_slot *s = &z->head->slots[slot];
+    if (leader == slot + 1u)
+        return s->state != ZONE_DRAINING;
+    if (may_lead(z, leader) || s->state == ZONE_DRAINING)
+        return false;
+    return atomic_compare_exchange_strong(&z->head->leader, &leader, slot + 1u);
 }

@@ -1,7 +1,10 @@
 /* The figures of all workers in one memory that they share: a slot per worker, written by that worker alone and read by whoever
  * wants the sum. A slot outlives its worker, so a death loses nothing.
  *
- * All fields are 64-bit words that are read and written whole, so no lock is needed; a reader may see one field a moment older than the
+ * Beside each slot there is an area for what the worker's plugins count (metrics_area.h), and one for what
+ * workers that have gone counted.
+ *
+ * All fields of a slot are 64-bit words that are read and written whole, so no lock is needed; a reader may see one field a moment older than the
  * next. */
 #ifndef TOLLGATE_ZONE_H
 #define TOLLGATE_ZONE_H
@@ -10,6 +13,7 @@
 #include <stdint.h>
 
 #include "counters.h"
+#include "metrics_area.h"
 #include "quota.h"
 
 enum { ZONE_WORKERS = 256, ZONE_TEXT = 128, ZONE_NO_ROUTE = 0xffff };
@@ -45,6 +49,14 @@ unsigned zone_slots(const struct zone *z);
 const struct zone_slot *zone_at(struct zone *z, unsigned place);
 struct zone_slot *zone_slot(struct zone *z, unsigned i);
 uint64_t zone_now(void);
+/* The area of a slot. */
+struct metrics_area *zone_metrics(struct zone *z, unsigned i);
+/* That of workers that have gone. */
+struct metrics_area *zone_metrics_gone(struct zone *z);
+/* The worker of a slot has gone: what it counted is kept (gauges are not), and its area is empty. For the master. */
+void zone_metrics_fold(struct zone *z, unsigned i);
+/* True in one worker at a time: the one that asked first, and another once that has gone, drains, or has not turned for a while. */
+bool zone_leads(struct zone *z, unsigned slot);
 
 static inline uint64_t zone_mark_generation(uint64_t m) { return m >> 32; }
 static inline unsigned zone_mark_route(uint64_t m) { return m >> 16 & 0xffff; }

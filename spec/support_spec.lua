@@ -191,6 +191,28 @@ describe("the chat origin", function()
     assert.matches("Hello", support.gunzip(body))
   end))
 
+  it("the LLM stand-in answers each API with its own usage, streams what streams, and breaks off where told", async(function()
+    local origin = support.llm_origin { usage = { input = 3, output = 2 },
+      each = function(_, body) return { cut_after = body.cut } end }
+    local function ask(path, body) return support.request { port = origin.port, path = path, body = body } end
+    local usage = {
+      ["/v1/chat/completions"] = { prompt_tokens = 3, completion_tokens = 2, total_tokens = 5 },
+      ["/v1/embeddings"] = { prompt_tokens = 3, total_tokens = 3 },
+    }
+    for path, expected in pairs(usage) do assert.same(expected, support.json(ask(path, { input = "a", messages = {} })).usage) end
+    assert.equal(5, support.json(ask("/v1/responses", { input = "a" })).usage.total_tokens)
+    assert.equal(2, support.json(ask("/v1/messages", { messages = {} })).usage.output_tokens)
+
+    local last = { ["/v1/responses"] = "response.completed", ["/v1/messages"] = "message_stop" }
+    for path, name in pairs(last) do
+      local events = support.sse(ask(path, { stream = true }).body)
+      assert.equal(name, events[#events].event)
+      local res, err, part = ask(path, { stream = true, cut = 3 })
+      assert.is_nil(res)
+      assert.same({ "closed", 3 }, { err, #support.sse(part.body) })
+    end
+  end))
+
   it("is cut after an event, which an iterator over events sees", async(function()
     local origin = support.chat_origin { cut_after = 2 }
     local c = support.connect(origin.port)

@@ -9,6 +9,7 @@ local sandbox = require "tollgate.config_sandbox"
 local fields = require "tollgate.config_schema"
 local routes = require "tollgate.config_routes"
 local plugins = require "tollgate.config_plugins"
+local policy = require "tollgate.config_policy"
 local values = require "tollgate.config_values"
 
 local M = {}
@@ -102,7 +103,7 @@ local function normalise(config, path, dir)
     listen = addresses(config.listen), admin = config.admin and values.address(config.admin),
     redis = redis_of(config.redis), data_dir = config.data_dir, run_dir = config.run_dir,
     plugin_path = config.plugin_path, log = config.log, via = config.via, limits = config.limits,
-    shared = config.shared,
+    shared = config.shared, routing = config.routing,
     timeouts = routes.milliseconds(config.timeouts),
     workers = config.workers, watchdog = routes.milliseconds({ config.watchdog })[1], quarantine = config.quarantine,
     reload = {
@@ -146,7 +147,8 @@ end
 
 --- Reads and checks a configuration file.
 -- @tparam string path
--- @tparam table host `env(name)` gives a string or nil; `read(path)` gives a file's text, or nil and why
+-- @tparam table host `env(name)` gives a string or nil; `read(path)` gives a file's text, or nil and why; `policy(path)`
+-- the text of a routing policy or nil, and `json.decode`
 -- @treturn table|nil the configuration: times in milliseconds, sizes in bytes, `listen` a list of { host, port }, and
 -- in each route `paths`, `api`, `timeouts`, `limits` and `chain`; nil where there are faults
 -- @treturn {table,...} faults, each { path, message }
@@ -155,6 +157,8 @@ function M.load(path, host)
   if not source then return nil, { { path = path, message = err or "cannot be read" } } end
   local raw, faults, secrets = sandbox.run(path, source, host)
   if not raw then return nil, masked_faults(secrets, faults) end
+  local fault = policy.apply(raw, path, host, secrets)
+  if fault then return nil, masked_faults(secrets, { fault }) end
   local dir = sandbox.dir(path)
   local checked
   checked, faults = schema.validate(fields, raw, { dir = dir })
@@ -170,7 +174,7 @@ function M.load(path, host)
 end
 
 --- Checks the settings of all plugins and puts each route's chain in order.
--- A chain then holds { name, index, conf, path, priority, plugin, skip_on_error }, `conf` with defaults filled in and
+-- `chains` is then a list of { name, chain }: of the routes, and last of what serves the gateway and no route. A chain holds { name, index, conf, path, priority, plugin, skip_on_error }, `conf` with defaults filled in and
 -- each a table of its own, higher priorities first.
 -- @tparam table config of `load`; it is changed
 -- @tparam function load_plugin (name) gives the plugin's table { priority, schema, once, check }, or nil, a message

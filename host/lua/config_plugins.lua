@@ -40,6 +40,10 @@ function M.chain(global, own, path)
   return chain
 end
 
+-- Plugins of scope "gateway" serve no route: they stand in the gateway's `plugins` alone, and run once in each worker.
+local GATEWAY = "(gateway)" -- in the place of a route's name
+local REQUEST_PHASES = { "access", "response", "body", "log" }
+
 local Resolver = {}
 Resolver.__index = Resolver
 
@@ -67,6 +71,13 @@ function Resolver:load(name)
   if plugin.priority ~= nil and type(plugin.priority) ~= "number" then
     self:fault(at, "priority must be a number")
     known.usable = false
+  end
+  if plugin.scope ~= nil and plugin.scope ~= "gateway" then
+    self:fault(at, 'scope must be "gateway", or absent')
+    known.usable = false
+  end
+  for _, phase in ipairs(plugin.scope == "gateway" and REQUEST_PHASES or {}) do
+    if plugin[phase] then self:fault(at, "a plugin of scope \"gateway\" serves no request, so it cannot have " .. phase) end
   end
   if #faults > 0 then
     known.usable = false
@@ -117,11 +128,29 @@ local function by_priority(a, b)
   return a.index < b.index
 end
 
+-- What of the gateway's plugins serves no route.
+function Resolver:gateway(global)
+  local chain = {}
+  for _, entry in ipairs(global) do
+    if entry.plugin.scope == "gateway" then
+      if entry.index > 1 then self:fault(entry.path, entry.name .. " may stand only once") end
+      self:check(entry)
+      chain[#chain + 1] = entry
+    end
+  end
+  table.sort(chain, by_priority)
+  return chain
+end
+
 function Resolver:route(route)
   local chain = {}
   for _, one in ipairs(route.chain) do
     local entry = self:instance(one)
-    if entry then
+    if entry and entry.plugin.scope == "gateway" then
+      if one.path:find("^routes") then
+        self:fault(one.path, one.name .. " serves no route; it belongs into the gateway's own plugins")
+      end
+    elseif entry then
       if entry.plugin.once and entry.index > 1 then
         self:fault(entry.path, entry.name .. " may stand only once on a route")
       end
@@ -161,10 +190,14 @@ function M.resolve(config, load_plugin)
     global[#global + 1] = self:instance(one)
   end
   config.effective.plugins = shown(global, config.plugins)
+  config.chains = {}
+  local gateway = self:gateway(global)
   for i, route in ipairs(config.routes) do
     route.chain = self:route(route)
+    config.chains[i] = { name = route.name, chain = route.chain }
     config.effective.routes[i].plugins = shown(route.chain, config.effective.routes[i].plugins)
   end
+  config.chains[#config.chains + 1] = { name = GATEWAY, chain = gateway }
   return self.faults
 end
 

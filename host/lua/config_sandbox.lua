@@ -86,7 +86,7 @@ local function reader(state, path, host)
 
   local names = pure_names()
   function names.env(name, ...)
-    local value = host.env(name_of("env needs the name of a variable", name))
+    local value = host.env(name_of("env needs the name of a variable", name), ...)
     if value ~= nil then return secret(value) end
     if select("#", ...) > 0 then return (...) end
     return missing(position(path), "the environment variable " .. name .. " is not set")
@@ -112,7 +112,7 @@ end
 --- Runs a configuration file.
 -- @tparam string path for messages, and what `file` is relative to
 -- @tparam string source
--- @tparam table host `env(name)` gives a string or nil, `read(path)` the text or nil and why
+-- @tparam table host `env(name, default)` gives a string or nil, `read(path)` the text or nil and why
 -- @treturn table|nil what the file returned, unchecked; nil where there are faults
 -- @treturn {table,...} faults, each { path = "gateway.lua:3", message }
 -- @treturn {string,...} what came from `env` and `file`

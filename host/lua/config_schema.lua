@@ -177,6 +177,10 @@ return {
     check = seconds(10, "the longest that the trial of a new configuration may take"),
     memory = size("1g", 64 * 1024 ^ 2, nil, "address space that the trial may take"),
   } },
+  routing = { type = "table", default = {}, doc = "what the plugin reload and `tollgate publish` go by", fields = {
+    source = { type = "string", one_of = { "files", "redis" }, default = "files",
+      doc = "files: each replica's own files; redis: routes and plugins are published, and taken from Redis by all replicas" },
+  } },
   shared = { type = "table", default = {}, doc = "tg.shared, the dictionary of all workers", fields = {
     size = size("16m", 1024 ^ 2, 16 * 1024 ^ 3, "bytes of memory, used as it fills; a change takes a restart"),
   } },

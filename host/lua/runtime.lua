@@ -75,11 +75,12 @@ end
 -- @tparam string path of gateway.lua
 -- @tparam string shipped folder of the plugins that ship
 -- @tparam table host `read(path)` gives a file's text, or nil and why; `env(name)` a string or nil; `list(folder)` the names
--- in it; `real(path)` the path without links, or nil
+-- in it; `real(path)` the path without links, or nil; `policy(path)` the text of a routing policy that is kept there, or nil
 -- @treturn table the resolved configuration, or nil
 -- @treturn string faults, one a line
 function M.load(path, shipped, host)
   read = host.read
+  host.json = require "tollgate".json
   package.loaders[2] = search
   local config = require "tollgate.config"
   local function text_of(faults)

@@ -43,7 +43,7 @@ end
 
 -- Short, since Unix sockets live in it.
 local function temporary()
-  local dir = ("%s/tgt-%s"):format(os.getenv "TMPDIR" or "/tmp", tg.crypto.random(6, "hex"))
+  local dir = ("%s/tollgate-%s"):format(os.getenv "TMPDIR" or "/tmp", tg.crypto.random(6, "hex"))
   assert(os.execute("mkdir -p '" .. dir .. "/plugins'") == 0, "cannot make a temporary folder")
   return dir
 end
@@ -95,9 +95,9 @@ return {
 end
 
 --- Starts a gateway.
--- @tparam table options `plugins`: name → conf, on the route "test" at /* of a gateway with one worker; or `config`: text of a whole gateway.lua
--- with listen = "127.0.0.1:0". `plugin_path`: folders, default { "plugins" }. `files`: name → text, put beside
--- gateway.lua.
+-- @tparam table options `plugins`: name → conf, on the route "test" at /* of a gateway with one worker; or `config`: text
+-- of a whole gateway.lua with listen = "127.0.0.1:0". `plugin_path`: folders, default { "plugins" }. `files`: name →
+-- text, put beside gateway.lua.
 -- @treturn table gateway; raises with the gateway's log where it refuses to start
 function M.gateway(options)
   local dir = temporary()
@@ -126,9 +126,22 @@ function Gateway:request(method, path, options)
   return tg.http.request(("http://127.0.0.1:%d%s"):format(self.port, path), opts)
 end
 
---- What the gateway has logged so far.
+--- What the gateway has logged so far. A line comes a moment after what it tells of: see wait_log.
 function Gateway:log()
   return self.process:stderr()
+end
+
+--- Waits until the log has a text; raises with the log where it does not come.
+-- @tparam string text plain, no pattern
+-- @tparam[opt=5] number seconds
+function Gateway:wait_log(text, seconds)
+  local last = tg.now() + (seconds or 5)
+  while not self:log():find(text, 1, true) do
+    if tg.now() > last then
+      error(("the log does not have %q:\n%s"):format(text, self:log()), 2)
+    end
+    tg.timer.sleep(0.01)
+  end
 end
 
 --- Stops the gateway and raises where it left something open or failed.

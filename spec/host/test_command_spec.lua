@@ -120,7 +120,8 @@ describe("tollgate.testing", function()
       assert.same({ "POST", "/a/b", "c=d", "text", "hi", "1" },
         { got.method, got.path, got.query, got.body, got.headers["x-stamp"], got.headers["x-mine"] })
       assert.equal(500, gw:request("GET", "/boom").status)
-      assert.matches("plugins/stamp.lua:3: boom", gw:log(), 1, true)
+      gw:wait_log "plugins/stamp.lua:3: boom"
+      assert.error_matches(function() gw:wait_log("bang", 0.05) end, 'does not have "bang":.*stamp%.lua:3: boom')
       gw:stop() ]]
     assert.same({ 0, "" }, { res.code, res.err }, res.out)
   end))
