@@ -135,6 +135,8 @@ static void add_missing(struct exchange *x)
     }
     if (headers_get_id(h, HEADER_X_REQUEST_ID).p == NULL)
         headers_add(h, SLICE("x-request-id"), slice_of(x->id));
+    if (api_of(x) == LLM_ANTHROPIC_MESSAGES && headers_get(h, SLICE("request-id")).p == NULL)
+        headers_add(h, SLICE("request-id"), slice_of(x->id)); /* what Anthropic's SDK reads */
 }
 
 void exchange_open_reader(struct exchange *x)

@@ -126,6 +126,7 @@ describe("a bad request", function()
     body, res = refused "/v1/messages"
     assert.same({ "error", "invalid_request_error" }, { body.type, body.error.type })
     assert.equal(res.headers["x-request-id"], body.request_id)
+    assert.equal(res.headers["x-request-id"], res.headers["request-id"])
   end))
 end)
 
