@@ -9,11 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "container.h"
 #include "log.h"
 
 enum { RETRY_MS = 20, LAST_MS = 500 };
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 /* Waits at most `ms` for each piece. Returns false where the reader is slower. */
 static bool write_out(struct access_log *a, int ms)

@@ -86,6 +86,7 @@ void api_open(struct generation *g)
     lua_setfield(L, -2, "log");
     api_open_ctx(L);
     api_open_timer(L);
+    api_open_routing(L);
     api_open_quota(L);
     api_open_llm(L);
     api_open_keys(L);

@@ -31,6 +31,7 @@ void api_headers_assign(lua_State *L, struct headers *h, struct slice name, int 
 /* Each adds its functions to the module table on top of the stack. */
 void api_open_ctx(lua_State *L);
 void api_open_timer(lua_State *L);
+void api_open_routing(lua_State *L);
 void api_open_quota(lua_State *L);
 void api_open_llm(lua_State *L);
 void api_open_keys(lua_State *L);

@@ -3,9 +3,8 @@
  * collected, whichever is first. A read that waits keeps the stream alive, even where nobody else
  * holds it. */
 #include "api_http.h"
+#include "container.h"
 #include "mem.h"
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 static const char HANDLE[] = "tollgate.http.handle"; /* its address is the key in the table */
 

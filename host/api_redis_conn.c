@@ -3,10 +3,10 @@
  * release(), when its object is collected, or when the task that took it ends, whichever is
  * first. One whose state may differ from a new one's is closed then and not lent again. */
 #include "api_redis.h"
+#include "container.h"
 #include "mem.h"
 #include "rds_pool.h"
 
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 static const char CONN[] = "tollgate.redis.conn";
 
 void api_redis_conn_unref(struct redis_conn *c)

@@ -74,7 +74,10 @@ static void push_new(lua_State *L, const char *folder, const char *name, const c
     struct generation *g = api_generation(L);
     struct redis_script **out = lua_newuserdata(L, sizeof *out);
     struct redis_script *s = mem_zalloc(sizeof *s);
-    int err = rds_script_load(&s->script, folder, name);
+    struct slice text;
+    int err = g->snapshot == NULL ? rds_script_load(&s->script, folder, name) : snapshot_file(g->snapshot, path, &text);
+    if (err == 0 && g->snapshot != NULL)
+        err = rds_script_set(&s->script, name, text);
     if (err != 0) {
         mem_free(s);
         luaL_error(L, "tg.redis.script: %s: %s", path,

@@ -3,11 +3,11 @@
 #include <math.h>
 
 #include "api.h"
+#include "container.h"
 #include "log.h"
 #include "mem.h"
 #include "zone.h"
 
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 static const char TIMER[] = "tollgate.timer";
 
 struct timer_entry {

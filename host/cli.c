@@ -53,7 +53,7 @@ int cli_check(int argc, char **argv)
         return 2;
     buf_init(&faults);
     buf_init(&text);
-    struct generation *g = load_check_try(a.config, &faults);
+    struct generation *g = load_check_try(a.config, (struct slice){ NULL, 0 }, &faults);
     if (g != NULL && a.print)
         generation_print(g, &text);
     else if (g != NULL)

@@ -8,6 +8,7 @@ int cli_upgrade(int argc, char **argv);
 int cli_status(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_check(int argc, char **argv);
+int cli_publish(int argc, char **argv);
 int cli_usage(int argc, char **argv);
 int cli_key(int argc, char **argv);
 int cli_exec(int argc, char **argv);

@@ -23,6 +23,8 @@ int cli_args_parse(struct cli_args *a, const char *command, int argc, char **arg
             a->print = true;
         } else if (strcmp(arg, "--json") == 0 && (takes & CLI_JSON)) {
             a->json = true;
+        } else if (strcmp(arg, "--rollback") == 0 && (takes & CLI_ROLLBACK)) {
+            a->rollback = true;
         } else if (arg[0] == '-') {
             return fault(command, "unknown option", arg);
         } else if (a->nwords == words) {

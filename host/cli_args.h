@@ -4,12 +4,12 @@
 
 #include <stdbool.h>
 
-enum { CLI_PRINT = 1, CLI_JSON = 2 }; /* flags that a command takes */
+enum { CLI_PRINT = 1, CLI_JSON = 2, CLI_ROLLBACK = 4 }; /* flags that a command takes */
 enum { CLI_WORDS = 4 };
 
 struct cli_args {
     const char *config;        /* gateway.lua unless -c names another */
-    bool print, json;
+    bool print, json, rollback;
     const char *word[CLI_WORDS];
     int nwords;
 };

@@ -9,6 +9,7 @@
 
 #include "api.h"
 #include "cli.h"
+#include "container.h"
 #include "generation.h"
 #include "log.h"
 #include "paths.h"
@@ -26,7 +27,6 @@ struct exec {
     bool done;
 };
 
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 enum { POLL_MS = 5 };
 
 /* --- the run --- */

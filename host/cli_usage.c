@@ -1,12 +1,11 @@
 /* tollgate usage: what keys have used of their budgets. The budgets stand in the configuration and in key records, the counters
  * in the gateway's Redis; host/lua/usage.lua puts them together, in a coroutine of the loaded configuration's Lua state. */
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "api.h"
 #include "cli.h"
 #include "cli_args.h"
+#include "cli_redis.h"
 #include "generation.h"
 #include "log.h"
 #include "rds.h"
@@ -69,23 +68,10 @@ static void report(struct usage *u, const struct cli_args *a)
 
 /* --- where the gateway's Redis is --- */
 
-static const char *redis_config(const struct generation *g, struct rds_config *c)
-{
-    char url[PATH_MAX + 32], absolute[PATH_MAX];
-    const char *text = g->settings.redis_url;
-    if (text == NULL) {
-        if (realpath(g->settings.run_dir, absolute) == NULL)
-            return "the run directory does not exist: has the gateway been started?";
-        snprintf(url, sizeof url, "unix://%s/redis.sock", absolute);
-        text = url;
-    }
-    return rds_config_parse(slice_of(text), c);
-}
-
 static int open_redis(struct usage *u)
 {
     struct rds_config c;
-    const char *why = NULL, *wrong = redis_config(u->gen, &c);
+    const char *why = NULL, *wrong = cli_redis_config(u->gen, &c);
     if (wrong == NULL && (u->sv.resolve = resolve_new(&u->loop, &why)) == NULL)
         wrong = why;
     if (wrong != NULL) {

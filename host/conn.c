@@ -1,12 +1,11 @@
 /* See conn.h. */
 #include "conn.h"
 
+#include "container.h"
 #include "log.h"
 #include "mem.h"
 
 enum { LINGER_MS = 2000 };
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 struct conn {
     const struct conn_owner *owner;

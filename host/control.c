@@ -8,9 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "container.h"
 #include "mem.h"
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 struct control {
     uv_poll_t poll;
@@ -138,8 +137,8 @@ void control_free(struct control *c)
     c->freed = true;
     c->ended = true;
     loop_undefer(c->loop, &c->end);
-    close(c->fd);
     uv_close((uv_handle_t *)&c->poll, on_closed);
+    close(c->fd);
 }
 
 int control_fd(const struct control *c)

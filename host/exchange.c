@@ -7,10 +7,9 @@
 #include <sys/random.h>
 
 #include "api.h"
+#include "container.h"
 #include "log.h"
 #include "mem.h"
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 static void on_finish(struct deferred *d);
 static void on_produce(struct deferred *d);

@@ -7,7 +7,8 @@
  * An answer that does not come from the origin (a plugin's, or the gateway's own error) joins at RESPONSE. In TAIL the
  * settlement goes to Redis before the last bytes go to the client.
  *
- * Files: exchange.c (life), exchange_body.c (the request's body), exchange_phase.c (plugins), exchange_origin.c (the origin),
+ * Files: exchange.c (life), exchange_body.c (the request's body), exchange_phase.c (plugins), exchange_request.c (what goes up),
+ * exchange_origin.c (the origin),
  * exchange_answer.c (to the client), exchange_whole.c (whole answers, and answers read on for nobody), exchange_log.c (charge and
  * access log). */
 #ifndef TOLLGATE_EXCHANGE_H
@@ -218,6 +219,14 @@ bool exchange_read_on(struct exchange *x);
 void exchange_read_on_stop(struct exchange *x);
 /* The process ends: those that are read on end now. */
 void exchange_end_gone(struct services *sv);
+
+/* --- the request as it goes up (exchange_request.c) --- */
+
+/* Makes x->req what the origin is to get: fields of one connection out, those of the gateway and the target in. Once. */
+void exchange_request_prepare(struct exchange *x);
+/* Sends it on x->origin, with as much of the body as there is. */
+void exchange_request_send(struct exchange *x);
+void exchange_add_via(struct exchange *x, struct headers *h, int minor);
 
 /* --- the origin (exchange_origin.c) --- */
 

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "container.h"
 #include "log.h"
 #include "reuse.h"
 
@@ -22,8 +23,6 @@ static void on_silence(struct timer *t);
 
 static const struct parse_events parse_events = { on_head, on_piece, on_message_end };
 static const struct stream_events origin_events = { on_origin_read, on_origin_end, on_origin_drain };
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 static void watch(struct exchange *x, uint64_t ms)
 {
@@ -90,88 +89,7 @@ static void on_silence(struct timer *t)
     failed(x, 504, "origin_timeout", "The origin did not answer in time.", detail);
 }
 
-/* --- what goes up --- */
-
-static void add_forwarded(struct exchange *x, struct headers *h, const struct target *t)
-{
-    struct slice before = headers_get_id(h, HEADER_X_FORWARDED_FOR);
-    struct slice client = slice_of(x->client.address[0] != '\0' ? x->client.address : "unknown");
-    /* Nobody is trusted yet to name other clients: what came is replaced, not extended. */
-    (void)before;
-    headers_set(h, SLICE("x-forwarded-for"), arena_dup(&x->arena, client));
-    headers_set(h, SLICE("x-forwarded-proto"), SLICE("http"));
-    if (x->req.authority.n > 0)
-        headers_set(h, SLICE("x-forwarded-host"), x->req.authority);
-    else
-        headers_remove_id(h, HEADER_X_FORWARDED_HOST);
-    headers_remove_id(h, HEADER_FORWARDED);
-    headers_set(h, SLICE("host"), t->preserve_host && x->req.authority.n > 0 ? x->req.authority : t->url.authority);
-    if (headers_get_id(h, HEADER_X_REQUEST_ID).p == NULL)
-        headers_add(h, SLICE("x-request-id"), slice_of(x->id));
-}
-
-static void add_via(struct exchange *x, struct headers *h, int minor)
-{
-    if (x->sv->via != NULL)
-        headers_add(h, SLICE("via"), arena_printf(&x->arena, "1.%d %s", minor, x->sv->via)); /* RFC 9110, section 7.6.3 */
-}
-
-static struct slice target_of(struct exchange *x)
-{
-    const struct target *t = x->route->target;
-    struct slice path = x->req.path;
-    if (x->prefix > 0) { /* keeps the '/' that ends the prefix */
-        path.p += x->prefix - 1;
-        path.n -= x->prefix - 1;
-    }
-    if (t->url.path.n == 0 && x->req.query.p == NULL)
-        return path;
-    return arena_printf(&x->arena, "%.*s%.*s%s%.*s", (int)t->url.path.n, t->url.path.p, (int)path.n, path.p,
-        x->req.query.p != NULL ? "?" : "", (int)x->req.query.n, x->req.query.p != NULL ? x->req.query.p : "");
-}
-
-static void prepare_head(struct exchange *x)
-{
-    const struct target *t = x->route->target;
-    struct headers *h = &x->req.headers;
-    headers_remove_hop_by_hop(h);
-    headers_remove_id(h, HEADER_EXPECT);
-    add_forwarded(x, h, t);
-    add_via(x, h, x->req.minor);
-    if (x->metered) /* an answer that is read must not be encoded */
-        headers_set(h, SLICE("accept-encoding"), SLICE("identity"));
-    for (uint32_t i = 0; i < t->nset; i++) {
-        if (t->set[i].value.p != NULL)
-            headers_set(h, t->set[i].name, t->set[i].value);
-        else
-            headers_remove(h, t->set[i].name);
-    }
-    if (x->whole) { /* it may have been edited */
-        x->req.framing = x->req.framing == FRAMING_NONE && x->body.n == 0 ? FRAMING_NONE : FRAMING_LENGTH;
-        x->req.length = x->body.n;
-    }
-}
-
-static void send_request(struct exchange *x)
-{
-    struct upstream_conn *c = x->origin;
-    struct buf head;
-    buf_init(&head);
-    message_write_request(&head, &x->req, target_of(x), false);
-    x->head_sent_up = true;
-    x->reached_origin = true;
-    if (x->req.framing == FRAMING_NONE)
-        x->upload_done = true;
-    if (x->body_done && x->req.framing == FRAMING_LENGTH) { /* in one write */
-        struct slice v[2] = { buf_slice(&head), buf_slice(&x->body) };
-        stream_writev(c->stream, v, 2);
-        x->upload_done = true;
-    } else {
-        stream_write(c->stream, buf_slice(&head));
-        exchange_upload(x);
-    }
-    buf_deinit(&head);
-}
+/* --- connecting --- */
 
 static void begin_on(struct exchange *x, struct upstream_conn *c)
 {
@@ -180,7 +98,7 @@ static void begin_on(struct exchange *x, struct upstream_conn *c)
     if (c->parser == NULL)
         c->parser = parser_new_response(&x->gen->settings.parse, &parse_events, c);
     parser_next_response(c->parser, &x->res, &x->arena, x->req.method);
-    send_request(x);
+    exchange_request_send(x);
     stream_start(c->stream, &origin_events, c);
     exchange_origin_await(x);
 }
@@ -221,7 +139,7 @@ void exchange_origin_start(struct exchange *x)
         exchange_error(x, 500, "no_target", "No plugin answered this request and the route has no target.");
         return;
     }
-    prepare_head(x);
+    exchange_request_prepare(x);
     connect_origin(x, false);
 }
 
@@ -275,7 +193,7 @@ static int on_head(void *arg)
     x->origin_keep_ms = reuse_keep_ms(&x->res.headers);
     x->source = SOURCE_ORIGIN;
     headers_remove_hop_by_hop(&x->res.headers);
-    add_via(x, &x->res.headers, x->res.minor);
+    exchange_add_via(x, &x->res.headers, x->res.minor);
     exchange_answer(x);
     return x->stage == STAGE_RELAY && x->let_go == LET_GO_NOT ? 0 : 1;
 }

@@ -6,9 +6,8 @@
  * A client leaves while the origin still answers, and on_client_gone = "drain": the answer is read on to its usage, bounded in
  * bytes and time, so that what the origin charges is what is settled. */
 #include "exchange.h"
+#include "container.h"
 #include "log.h"
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 /* --- the whole answer --- */
 

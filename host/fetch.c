@@ -2,9 +2,8 @@
  * in fetch_report, which is the only place from which a callback runs. */
 #include "fetch_internal.h"
 
+#include "container.h"
 #include "mem.h"
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 static void on_total(struct timer *t);
 static void on_later(struct deferred *d);

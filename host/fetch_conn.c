@@ -8,9 +8,8 @@
 
 #include <stdio.h>
 
+#include "container.h"
 #include "reuse.h"
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 static int on_head(void *arg);
 static int on_piece(void *arg, struct slice piece);

@@ -5,12 +5,11 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "container.h"
 #include "log.h"
 #include "mem.h"
 
 enum { SETTLE_MS = 3000, SETTLE_LAST_MS = 500, SETTLE_STEP_MS = 10 };
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 /* --- generations --- */
 

@@ -6,12 +6,11 @@
 #include <unistd.h>
 
 #include "gateway.h"
+#include "container.h"
 #include "log.h"
 #include "paths.h"
 
 enum { REDIS_WAIT_MS = 5, REDIS_WAITS = 1000 };
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 /* Keys that decide must not be evicted: a Redis that may do that is refused. */
 static void on_redis_change(struct rds_watch *watch, bool usable)
@@ -42,6 +41,12 @@ static void on_redis_wait(struct timer *t)
         timer_set(gw->loop, t, REDIS_WAIT_MS);
 }
 
+/* What was tried is what runs. */
+static int read_script(void *snapshot, const char *path, struct slice *text)
+{
+    return snapshot_file(snapshot, path, text);
+}
+
 int gateway_redis_start(struct gateway *gw)
 {
     const struct settings *s = &gw->current->settings;
@@ -65,7 +70,7 @@ int gateway_redis_start(struct gateway *gw)
     gw->sv.rds = rds_new(gw->loop, &c);
     gw->sv.rds_pool = rds_pool_new(gw->loop, gw->sv.rds);
     snprintf(scripts, sizeof scripts, "%s/scripts/redis", paths_home(home, sizeof home));
-    gw->sv.quota = quota_new(gw->loop, gw->sv.rds, scripts, s->redis_hash_tags);
+    gw->sv.quota = quota_new_from(gw->loop, gw->sv.rds, scripts, s->redis_hash_tags, read_script, gw->current->snapshot);
     if (gw->sv.quota == NULL)
         return -1;
     gw->redis_watch.on_change = on_redis_change;

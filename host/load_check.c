@@ -1,15 +1,21 @@
 /* See load_check.h. What the master must know without running Lua goes along as notes (plan.h reads them). */
 #include "load_check.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "log.h"
+#include "mem.h"
+#include "paths.h"
+#include "zone.h"
 
 static void note(struct snapshot *s, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -37,6 +43,7 @@ static void note_addresses(struct snapshot *s, const struct settings *set)
 
 void load_check_note(struct generation *g)
 {
+    char layout[64];
     struct snapshot *s = g->snapshot;
     const struct settings *set = &g->settings;
     note_addresses(s, set);
@@ -55,6 +62,8 @@ void load_check_note(struct generation *g)
     note(s, "reload.watch", "%d", set->reload_watch);
     note(s, "reload.check", "%" PRIu64, set->reload_check);
     note(s, "reload.memory", "%" PRIu64, set->reload_memory);
+    zone_layout(layout, sizeof layout);
+    note(s, "zone.layout", "%s", layout);
 }
 
 /* What the marks in the zone mean: route.N is a name, hook.N.M the plugin at that place of its chain. */
@@ -63,11 +72,13 @@ static void note_hooks(struct snapshot *s, struct generation *g)
     char name[64];
     lua_State *L = g->L;
     lua_getfield(L, LUA_REGISTRYINDEX, "tollgate.config");
-    lua_getfield(L, -1, "routes");
-    for (uint32_t i = 0; i < g->nroutes; i++) {
-        snprintf(name, sizeof name, "route.%" PRIu32, i);
-        note(s, name, "%s", g->routes[i].name);
+    lua_getfield(L, -1, "chains");
+    for (uint32_t i = 0, chains = (uint32_t)lua_objlen(L, -1); i < chains; i++) {
         lua_rawgeti(L, -1, (int)i + 1);
+        lua_getfield(L, -1, "name");
+        snprintf(name, sizeof name, "route.%" PRIu32, i);
+        note(s, name, "%s", lua_tostring(L, -1));
+        lua_pop(L, 1);
         lua_getfield(L, -1, "chain");
         for (int k = 1, n = (int)lua_objlen(L, -1); k <= n; k++) {
             lua_rawgeti(L, -1, k);
@@ -81,37 +92,65 @@ static void note_hooks(struct snapshot *s, struct generation *g)
     lua_pop(L, 2);
 }
 
-struct generation *load_check_try(const char *config, struct buf *faults)
+static int read_script(void *snapshot, const char *path, struct slice *text)
 {
-    static struct loop loop;
-    static struct services sv;
+    return snapshot_file(snapshot, path, text);
+}
+
+/* Redis scripts of the quota, so that they are in the snapshot. */
+static int read_scripts(struct snapshot *s, struct buf *faults)
+{
+    char home[PATH_MAX], dir[PATH_MAX + 16], path[PATH_MAX + 64];
+    snprintf(dir, sizeof dir, "%s/scripts/redis", paths_home(home, sizeof home));
+    int err = quota_try(dir, read_script, s, path, sizeof path);
+    if (err != 0)
+        buf_printf(faults, "%s: %s\n", path, uv_strerror(err));
+    return err;
+}
+
+struct generation *load_check_try(const char *config, struct slice policy, struct buf *faults)
+{
+    struct loop *loop = mem_zalloc(sizeof *loop);
+    struct services *sv = mem_zalloc(sizeof *sv);
     struct upstream_limits limits = { 0 };
     struct rds_config redis;
     const char *why = NULL;
-    if (loop_init(&loop) != 0)
+    if (loop_init(loop) != 0)
         return NULL;
     log_set_level(LOG_SILENT); /* whoever serves will say it again */
-    sv.loop = &loop;
-    sv.resolve = resolve_new(&loop, &why);
-    if (sv.resolve == NULL) {
+    sv->loop = loop;
+    sv->policy = policy;
+    sv->resolve = resolve_new(loop, &why);
+    if (sv->resolve == NULL) {
         buf_printf(faults, "c-ares: %s\n", why);
         return NULL;
     }
-    sv.upstream = upstream_new(&loop, sv.resolve, &limits);
-    sv.fetch = fetch_client_new(&loop, sv.upstream);
+    sv->upstream = upstream_new(loop, sv->resolve, &limits);
+    sv->fetch = fetch_client_new(loop, sv->upstream);
     rds_config_parse(SLICE("redis://127.0.0.1"), &redis); /* never started: a command in init waits, which is a fault */
-    sv.rds = rds_new(&loop, &redis);
-    sv.rds_pool = rds_pool_new(&loop, sv.rds);
-    struct generation *g = generation_load(&sv, config, false, faults);
-    if (g == NULL || shared_new(&sv.shared, SHARED_SIZE_MIN) != 0 || generation_start(g, NULL, faults) != 0)
+    sv->rds = rds_new(loop, &redis);
+    sv->rds_pool = rds_pool_new(loop, sv->rds);
+    struct generation *g = generation_load(sv, config, false, faults);
+    if (g == NULL || read_scripts(g->snapshot, faults) != 0 || shared_new(&sv->shared, SHARED_SIZE_MIN) != 0 || generation_start(g, NULL, faults) != 0)
         return NULL;
     generation_stop(g);
     return g;
 }
 
-static int run(const char *config, int out, struct buf *faults)
+/* A descriptor's bytes, which stay for the life of the process. */
+static struct slice read_given(const char *fd)
 {
-    struct generation *g = load_check_try(config, faults);
+    struct stat st;
+    int n = atoi(fd);
+    if (strcmp(fd, "-") == 0 || fstat(n, &st) != 0)
+        return (struct slice){ NULL, 0 };
+    void *p = mmap(NULL, (size_t)st.st_size + 1, PROT_READ, MAP_PRIVATE, n, 0);
+    return p != MAP_FAILED ? (struct slice){ p, (size_t)st.st_size } : (struct slice){ NULL, 0 };
+}
+
+static int run(const char *config, const char *policy, int out, struct buf *faults)
+{
+    struct generation *g = load_check_try(config, read_given(policy), faults);
     if (g == NULL)
         return -1;
     load_check_note(g);
@@ -135,10 +174,14 @@ static void put(int fd, struct slice text)
 int load_check_main(int argc, char **argv)
 {
     struct buf faults;
-    if (argc != 3)
+    if (argc != 4)
         return 2;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "-") != 0)
+            fcntl(atoi(argv[i]), F_SETFD, FD_CLOEXEC); /* a program that a plugin starts must not hold it */
+    }
     buf_init(&faults);
-    int code = run(argv[0], atoi(argv[1]), &faults) == 0 ? 0 : 1;
+    int code = run(argv[0], argv[3], atoi(argv[1]), &faults) == 0 ? 0 : 1;
     if (code == 0)
         buf_add_text(&faults, "ok\n");
     put(atoi(argv[2]), buf_slice(&faults));

@@ -1,6 +1,8 @@
 /* tollgate: finds the command and calls it. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "load_check.h"
@@ -15,6 +17,9 @@ static const char help[] =
     "  tollgate status [-c gateway.lua] [--json] workers, generation, files and the last reload of the running gateway\n"
     "  tollgate check [-c gateway.lua] [--print] tells every fault of a configuration, with its place;\n"
     "                                            --print shows the effective one, secrets masked\n"
+    "  tollgate publish [-c gateway.lua] [--rollback]\n"
+    "                                            checks the configuration and raises the routing version that replicas follow;\n"
+    "                                            --rollback publishes the policy before (routing.source = \"redis\")\n"
     "  tollgate usage [-c gateway.lua] [KEYID] [--json]\n"
     "                                            what a key, or all, used of the month's budget\n"
     "  tollgate key new --id ID [options]        makes a secret, shown once, and the record to add to keys.jsonl\n"
@@ -48,13 +53,24 @@ static const struct {
     int (*run)(int argc, char **argv);
 } commands[] = {
     { "run", cli_run }, { "reload", cli_reload }, { "status", cli_status }, { "upgrade", cli_upgrade }, { "check", cli_check },
-    { "usage", cli_usage }, { "key", cli_key }, { "exec", cli_exec }, { "test", cli_test }, { "new", cli_new },
+    { "publish", cli_publish }, { "usage", cli_usage }, { "key", cli_key }, { "exec", cli_exec }, { "test", cli_test }, { "new", cli_new },
     { "version", cli_version }, { "--version", cli_version }, { "help", cli_help }, { "--help", cli_help }, { "-h", cli_help },
     { "worker", worker_main }, { "load-check", load_check_main }, /* for the gateway's own use */
 };
 
+/* A file that is opened later must not take the place of a standard stream that was closed: logs would be written into it. */
+static void open_standard_streams(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    open_standard_streams();
     const char *name = argc > 1 ? argv[1] : "";
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(commands[i].name, name) == 0)

@@ -17,13 +17,20 @@
 #include "notify.h"
 #include "paths.h"
 
-enum { FIRST_CHECK_MS = 60000 }; /* what the configuration says is not known yet */
+enum { RUN_DIR_MS = 2000, FIRST_CHECK_MS = 60000 }; /* what the configuration says is not known yet */
 
 /* --- the end --- */
 
-static void close_rest(struct master *m)
+static void take_away_pid(struct master *m)
 {
     char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/tollgate.pid", m->run_dir);
+    if (m->pid_fd > 0)
+        unlink(path);
+}
+
+static void close_rest(struct master *m)
+{
     sigset_t late; /* one more signal must not kill what has ended but for its memory */
     sigemptyset(&late);
     sigaddset(&late, SIGTERM);
@@ -32,8 +39,7 @@ static void close_rest(struct master *m)
     for (size_t i = 0; i < sizeof m->signals / sizeof *m->signals; i++)
         uv_close((uv_handle_t *)&m->signals[i], NULL);
     uv_close((uv_handle_t *)&m->child, NULL);
-    snprintf(path, sizeof path, "%s/tollgate.pid", m->run_dir);
-    unlink(path);
+    take_away_pid(m);
 }
 
 static void on_redis_stopped(void *arg)
@@ -113,9 +119,19 @@ static void on_child(uv_signal_t *h, int signum)
     }
 }
 
+static const int numbers[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR2 };
+
+void master_signals_hold(bool hold)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaddset(&set, numbers[i]);
+    sigprocmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
 static void watch_signals(struct master *m)
 {
-    static const int numbers[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR2 };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         uv_signal_init(&m->loop.uv, &m->signals[i]);
         m->signals[i].data = m;
@@ -125,33 +141,27 @@ static void watch_signals(struct master *m)
     m->child.data = m;
     uv_signal_start(&m->child, on_child, SIGCHLD);
     signal(SIGPIPE, SIG_IGN);
+    master_signals_hold(false); /* the program that we were held them */
 }
 
 /* --- the start --- */
 
-static int write_pid(struct master *m)
-{
-    char path[PATH_MAX + 16];
-    snprintf(path, sizeof path, "%s/tollgate.pid", m->run_dir);
-    FILE *f = fopen(path, "we");
-    if (f == NULL) {
-        log_error("%s: %s", path, strerror(errno));
-        return -1;
-    }
-    fprintf(f, "%d\n", (int)getpid());
-    fclose(f);
-    return 0;
-}
-
-static int make_run_dir(struct master *m)
+/* The sockets in it are ours alone, from before the first is made until we end. */
+static int claim_run_dir(struct master *m)
 {
     const char *dir = plan_text(m->plan, "run_dir");
+    char path[PATH_MAX + 16];
     int err = paths_make(dir);
     if (err == 0 && realpath(dir, m->run_dir) == NULL)
         err = -errno;
-    if (err != 0)
-        log_error("run_dir %s: %s", dir, uv_strerror(err));
-    return err;
+    snprintf(path, sizeof path, "%s/tollgate.pid", m->run_dir);
+    int fd = err == 0 ? paths_lock(path, RUN_DIR_MS) : err;
+    if (fd < 0 || ftruncate(fd, 0) != 0 || dprintf(fd, "%d\n", (int)getpid()) < 0) {
+        log_error("run_dir %s: %s", dir, fd == UV_EBUSY ? "another gateway uses it" : uv_strerror(fd < 0 ? fd : -errno));
+        return -1;
+    }
+    m->pid_fd = fd;
+    return 0;
 }
 
 static int start_redis(struct master *m)
@@ -201,7 +211,7 @@ static int start(struct master *m)
         return -1;
     }
     master_place_init(m);
-    if (make_run_dir(m) != 0 || start_redis(m) != 0 || master_sockets_open(m) != 0 || start_admin(m, -1) != 0 || write_pid(m) != 0)
+    if (claim_run_dir(m) != 0 || start_redis(m) != 0 || master_sockets_open(m) != 0 || start_admin(m, -1) != 0)
         return -1;
     master_guard_start(m);
     for (unsigned i = 0; i < m->places; i++)
@@ -214,6 +224,8 @@ static void give_up(struct master *m)
 {
     if (m->redisd != NULL)
         redisd_stop(m->redisd, NULL, NULL);
+    master_admin_stop(m);
+    take_away_pid(m);
     _exit(1); /* the sockets and Redis end with us */
 }
 
@@ -239,11 +251,11 @@ static int resume(struct master *m, const struct kept *k)
     if (log_level_of(plan_text(m->plan, "log.level"), &level) == 0)
         log_set_level(level);
     master_place_init(m);
-    if (make_run_dir(m) != 0)
+    if (claim_run_dir(m) != 0)
         return -1;
     if (k->redis_lock >= 0)
         m->redisd = redisd_adopt(&m->loop, plan_text(m->plan, "data_dir"), m->run_dir, k->redis_pid, k->redis_lock);
-    if (start_admin(m, k->http) != 0 || write_pid(m) != 0)
+    if (start_admin(m, k->http) != 0)
         return -1;
     m->ready = m->rolling = true;
     master_guard_start(m);
@@ -283,6 +295,7 @@ int master_run(const char *config)
     struct master *m = mem_zalloc(sizeof *m);
     struct kept kept;
     m->config = config;
+    m->routing.next_policy = -1;
     m->started = loop_wall_ms();
     if (loop_init(&m->loop) != 0) {
         log_error("cannot make an event loop");

@@ -6,6 +6,7 @@
  *   master_guard.c   the watchdog and the quarantine
  *   master_check.c   the trial of a configuration in a throw-away child
  *   master_reload.c  all workers take a new configuration, or none does
+ *   master_routing.c the routing version that plugins report
  *   master_upgrade.c another program takes over in place
  *   master_watch.c   files that change
  *   master_socket.c  listening sockets
@@ -74,6 +75,7 @@ struct master {
     const char *config;
     char exe[PATH_MAX];           /* where our program was started from */
     char run_dir[PATH_MAX];
+    int pid_fd;                   /* of tollgate.pid, locked: the run_dir is ours. 0: not yet */
     struct zone *zone;
     int zone_fd;
     struct shared *shared;        /* the dictionary */
@@ -96,6 +98,15 @@ struct master {
     uint64_t last_number;         /* of generations, given out so far */
     struct { int64_t at; bool ok; char text[512]; } last_reload;
     uint64_t reloads, reload_failures;
+    struct {
+        uint64_t wanted;          /* version that was published, as reported last; 0: none */
+        uint64_t asked;           /* a reload for it is under way; 0: none */
+        uint64_t failed, retry_at; /* the last one that could not be loaded */
+        uint64_t followed, confirmed; /* when a plugin reported; when what runs was what is published. 0: never */
+        uint64_t stale_ms;        /* 0: never stale */
+        int next_policy;          /* descriptor of what asked stands for; -1: files */
+        char problem[256];        /* why failed */
+    } routing;
     bool upgrading;               /* a trial of the other program is under way */
     bool rolling;                 /* adopted workers are being replaced */
     void (*upgrade_done)(void *arg, bool ok, struct slice text);
@@ -112,6 +123,8 @@ struct master {
 int master_run(const char *config);
 /* Drains and ends with that code. A second call cuts off. */
 void master_end(struct master *m, int code);
+/* Signals that we look at wait while they are held. */
+void master_signals_hold(bool hold);
 /* The last worker has gone. */
 void master_workers_gone(struct master *m);
 
@@ -152,6 +165,14 @@ void master_reload_lost(struct master *m, struct member *w);
 /* Begins one that was asked for while there was something else to do. */
 void master_reload_again(struct master *m);
 void master_reload_stop(struct master *m);
+
+/* master_routing.c: what a worker's plugin reports: "VERSION|- STALE_MS", and a descriptor of the policy or -1, which is taken. */
+void master_routing_follow(struct master *m, const char *text, int policy);
+/* A new generation serves: it is to report. */
+void master_routing_switched(struct master *m);
+/* NULL, or why what runs must be taken for out of date. */
+const char *master_routing_stale(struct master *m);
+void master_routing_status(struct master *m, struct buf *out); /* JSON member */
 
 /* master_upgrade.c: done (or NULL) is called once, just before the other program takes over, or with why not. */
 struct kept {

@@ -1,11 +1,8 @@
 /* See master.h: actions, over a Unix socket (admin.sock, 0600) in the run directory. A request is one line, an answer is text behind a first
  * line that says "ok" or "failed"; then the connection ends. reload, upgrade, status (JSON), status-text, restart-keys (for check). */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "control_client.h"
@@ -140,19 +137,6 @@ static void on_closed(uv_handle_t *handle)
     mem_free(handle->data);
 }
 
-/* A gateway that was killed leaves its socket; one that lives answers on it. */
-static bool in_use(const char *path)
-{
-    struct sockaddr_un to = { .sun_family = AF_UNIX };
-    if (strlen(path) >= sizeof to.sun_path)
-        return false;
-    strcpy(to.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool answers = fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0;
-    close(fd);
-    return answers;
-}
-
 /* Where it cannot be made, the configuration still names the place. */
 static void make_link(struct admin *a)
 {
@@ -172,9 +156,9 @@ int master_admin_start(struct master *m)
     snprintf(a->path, sizeof a->path, "%s/admin.sock", m->run_dir);
     uv_pipe_init(&m->loop.uv, &a->handle, 0);
     a->handle.data = a;
-    int err = strlen(a->path) > SOCKET_PATH ? UV_ENAMETOOLONG : in_use(a->path) ? UV_EADDRINUSE : 0;
+    int err = strlen(a->path) > SOCKET_PATH ? UV_ENAMETOOLONG : 0;
     if (err == 0) {
-        unlink(a->path);
+        unlink(a->path); /* of one that was killed: the run_dir is ours */
         mode_t before = umask(0177);
         err = uv_pipe_bind(&a->handle, a->path);
         umask(before);
@@ -186,7 +170,7 @@ int master_admin_start(struct master *m)
         make_link(a);
         return 0;
     }
-    log_error("%s: %s%s", a->path, uv_strerror(err), err == UV_EADDRINUSE ? ": another gateway uses this run_dir" : "");
+    log_error("%s: %s", a->path, uv_strerror(err));
     uv_close((uv_handle_t *)&a->handle, on_closed);
     return -1;
 }

@@ -12,12 +12,11 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "container.h"
 #include "master.h"
 #include "mem.h"
 
 enum { FAULTS_MAX = 1 << 20 };
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 struct check {
     struct master *m;
@@ -45,7 +44,7 @@ static void limit_memory(uint64_t bytes)
 
 static void run_child(struct master *m, const char *exe, int out, int faults, uint64_t memory, pid_t parent)
 {
-    char a[16], b[16];
+    char a[16], b[16], policy[16] = "-";
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -60,8 +59,12 @@ static void run_child(struct master *m, const char *exe, int out, int faults, ui
     fcntl(faults, F_SETFD, 0);
     snprintf(a, sizeof a, "%d", out);
     snprintf(b, sizeof b, "%d", faults);
+    if (m->routing.next_policy >= 0) {
+        fcntl(m->routing.next_policy, F_SETFD, 0);
+        snprintf(policy, sizeof policy, "%d", m->routing.next_policy);
+    }
     limit_memory(memory);
-    execl(exe, "tollgate", "load-check", m->config, a, b, (char *)NULL);
+    execl(exe, "tollgate", "load-check", m->config, a, b, policy, (char *)NULL);
     _exit(127);
 }
 
@@ -74,8 +77,8 @@ static void release(struct check *c)
 {
     timer_deinit(&c->m->loop, &c->limit);
     buf_deinit(&c->text);
-    close(c->pipe);
     uv_close((uv_handle_t *)&c->poll, on_closed);
+    close(c->pipe);
 }
 
 /* "ok" as the last line says that all went well, whatever the exit code. */
@@ -136,6 +139,9 @@ static void on_limit(struct timer *t)
     c->late = true;
     kill(-c->pid, SIGKILL); /* what it started too */
     kill(c->pid, SIGKILL);
+    uv_poll_stop(&c->poll);
+    c->closed = true; /* maybe not yet: what left its session may hold the pipe */
+    finish(c);
 }
 
 pid_t check_pid(const struct check *c)
@@ -157,6 +163,8 @@ struct check *check_start(struct master *m, const char *exe, uint64_t limit_ms, 
     int ends[2], out = memfd_create("tollgate snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (out < 0 || pipe2(ends, O_CLOEXEC) != 0) {
         log_error("load: %s", strerror(errno));
+        if (out >= 0)
+            close(out);
         return NULL;
     }
     pid_t parent = getpid(), pid = fork();

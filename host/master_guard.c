@@ -6,12 +6,11 @@
 #include <string.h>
 
 #include "log.h"
+#include "container.h"
 #include "master.h"
 #include "mem.h"
 
 enum { GUARD_MS = 50, GUARD_LATE_MS = 250, LET_GO_MS = 1000 };
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 const struct plan *master_plan_of(const struct master *m, uint64_t number)
 {

@@ -6,14 +6,13 @@
 #include <string.h>
 
 #include "log.h"
+#include "container.h"
 #include "master.h"
 #include "mem.h"
 #include "parse.h"
 #include "stream.h"
 
 enum { BACKLOG = 128, CONNECTIONS = 64, DEADLINE_MS = 10000, LINGER_MS = 1000 };
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 struct client {
     struct client *next, **link;

@@ -11,7 +11,7 @@
 #include "paths.h"
 #include "notify.h"
 
-enum { PLANS_KEPT = 8 };
+enum { PLANS_KEPT = 4 }; /* as many as a worker may still have requests on; a plan holds all of its files */
 
 static void begin(struct master *m, const char *why);
 
@@ -65,8 +65,8 @@ static void call_off(struct master *m, struct slice faults)
         if (w->asked == p->number) {
             control_send(w->control, -1, "%s", line);
             w->asked = m->plan->number;
+            master_guard_tell(m, w); /* lifted when it was asked */
         }
-        master_guard_tell(m, w);
     }
     plan_free(p);
     refuse(m, faults);
@@ -91,6 +91,7 @@ static void commit(struct master *m)
             p->next = NULL;
         }
     }
+    master_routing_switched(m);
     master_watch_start(m);
     log_info("generation %" PRIu64 " serves (%.12s)", m->plan->number, m->plan->hash);
     snprintf(line, sizeof line, "generation %" PRIu64 " serves", m->plan->number);

@@ -22,7 +22,7 @@ const char *master_not_ready(struct master *m)
         if (s->state != ZONE_SERVING)
             continue;
         if (s->redis_usable)
-            return NULL;
+            return master_routing_stale(m);
         snprintf(text, sizeof text, "redis: %s", s->redis_problem);
         why = text;
     }
@@ -114,6 +114,8 @@ void master_status(struct master *m, struct buf *out)
     buf_add_text(out, ",");
     last_reload(m, out);
     buf_add_text(out, ",");
+    master_routing_status(m, out);
+    buf_add_text(out, ",");
     quarantine(m, out);
     buf_add_text(out, ",");
     workers(m, out);
@@ -131,6 +133,9 @@ void master_status_text(struct master *m, struct buf *out)
     buf_printf(out, "generation %" PRIu64 " of %s, %.12s\n", m->plan->number, m->config, m->plan->hash);
     if (m->last_reload.at != 0)
         buf_printf(out, "last reload %" PRId64 " s ago: %s\n", (loop_wall_ms() - m->last_reload.at) / 1000, m->last_reload.text);
+    if (m->routing.followed != 0)
+        buf_printf(out, "routing version %" PRIu64 "%s%s\n", *zone_routing(m->zone), m->routing.problem[0] != '\0' ? "; " : "",
+            m->routing.problem);
     for (const struct quarantined *q = m->quarantine; q != NULL; q = q->next)
         buf_printf(out, "plugin %s: %u workers were killed in it%s\n", q->plugin, q->kills, q->active ? "; quarantined" : "");
     buf_add_text(out, "worker     pid  state     generation  connections  up\n");

@@ -86,13 +86,24 @@ static void become(struct master *m, struct plan *p)
         done(m->upgrade_arg, true, SLICE("the new program takes over"));
     m->upgrade_done = NULL;
     keep(m, p, 0);
+    master_signals_hold(true); /* until the other program looks at them: their default is to end */
     execl(m->exe, "tollgate", "run", "-c", m->config, (char *)NULL);
     log_error("upgrade: %s: %s", m->exe, strerror(errno));
+    master_signals_hold(false);
     keep(m, p, FD_CLOEXEC);
     unsetenv(VARIABLE);
     close(fd);
     m->upgrading = false;
     master_reload_again(m);
+}
+
+/* It has to take over the zone of workers that run. */
+static bool same_layout(const struct plan *p)
+{
+    char ours[64];
+    const char *text = plan_text(p, "zone.layout");
+    zone_layout(ours, sizeof ours);
+    return text != NULL && strcmp(text, ours) == 0;
 }
 
 static void on_checked(struct master *m, int fd, struct slice faults)
@@ -112,6 +123,8 @@ static void on_checked(struct master *m, int fd, struct slice faults)
     if (keys.n > 0) {
         buf_add_text(&keys, ": changed, which needs a restart");
         tell(m, false, buf_slice(&keys));
+    } else if (!same_layout(p)) {
+        tell(m, false, SLICE("the new program lays out shared memory differently, which needs a restart"));
     } else {
         become(m, p);
     }
@@ -122,8 +135,10 @@ static void on_checked(struct master *m, int fd, struct slice faults)
 void master_upgrade(struct master *m, void (*done)(void *arg, bool ok, struct slice text), void *arg)
 {
     if (m->check != NULL || m->next != NULL || !m->ready || m->ending || m->upgrading || m->rolling) {
+        struct slice why = SLICE("a reload or an upgrade is under way, or the gateway is starting or stopping");
+        log_warn("upgrade refused: %s", why.p);
         if (done != NULL)
-            done(arg, false, SLICE("a reload or an upgrade is under way, or the gateway is starting or stopping"));
+            done(arg, false, why);
         return;
     }
     m->upgrading = true;

@@ -4,15 +4,13 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "log.h"
+#include "container.h"
 #include "master.h"
 #include "mem.h"
 
 enum { LOOK_MS = 2000, SETTLE_MS = 150, DIRECTORIES = 256 };
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 struct directory {
     struct directory *next;
@@ -22,7 +20,7 @@ struct directory {
 
 struct file {
     struct file *next;
-    struct stat st; /* st_ino 0: not there */
+    char stamp[SNAPSHOT_STAMP];
     char path[];
 };
 
@@ -34,29 +32,16 @@ struct watch {
     struct timer look, settle;
 };
 
-static void look_at(const char *path, struct stat *st)
-{
-    if (stat(path, st) != 0)
-        memset(st, 0, sizeof *st);
-}
-
-static bool same(const struct stat *a, const struct stat *b)
-{
-    return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size
-        && a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec
-        && a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
-}
-
 /* True where a file is not what it was; from now on it is compared with what it is now. */
 static bool changed(struct watch *w)
 {
     bool any = false;
     for (struct file *f = w->files; f != NULL; f = f->next) {
-        struct stat now;
-        look_at(f->path, &now);
-        if (!same(&now, &f->st))
+        char now[SNAPSHOT_STAMP];
+        snapshot_stamp(f->path, now);
+        if (strcmp(now, f->stamp) != 0)
             any = true;
-        f->st = now;
+        strcpy(f->stamp, now);
     }
     return any;
 }
@@ -124,7 +109,11 @@ static void add_file(void *arg, const char *path)
     struct watch *w = arg;
     struct file *f = mem_zalloc(sizeof *f + strlen(path) + 1);
     strcpy(f->path, path);
-    look_at(path, &f->st);
+    struct slice read = snapshot_stamp_read(w->m->plan->snapshot, path);
+    if (read.p != NULL)
+        snprintf(f->stamp, sizeof f->stamp, "%s", read.p);
+    else
+        snapshot_stamp(path, f->stamp);
     f->next = w->files;
     w->files = f;
     add_directory(w, path);
@@ -162,4 +151,5 @@ void master_watch_start(struct master *m)
     w->look.cb = on_look;
     w->settle.cb = on_settle;
     timer_set(&m->loop, &w->look, LOOK_MS);
+    check(w); /* what has changed since it was read */
 }

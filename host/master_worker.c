@@ -13,14 +13,13 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "container.h"
 #include "master.h"
 #include "mem.h"
 #include "paths.h"
 #include "worker.h"
 
 enum { RESTART_MIN_MS = 100, RESTART_MAX_MS = 5000, STEADY_MS = 10000, KILL_SPARE_MS = 5000 };
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 /* --- starting one --- */
 
@@ -87,10 +86,14 @@ static void on_message(void *arg, struct slice text, int fd)
     struct master *m = w->m;
     char line[64], verb[16] = "";
     uint64_t number = 0;
-    if (fd >= 0)
-        close(fd);
     snprintf(line, sizeof line, "%.*s", (int)text.n, text.p);
     sscanf(line, "%15s %" SCNu64, verb, &number);
+    if (strcmp(verb, "follow") == 0) {
+        master_routing_follow(m, line + strlen("follow "), fd);
+        return;
+    }
+    if (fd >= 0)
+        close(fd);
     if (strcmp(verb, "loaded") == 0) {
         w->loaded = number;
         master_reload_loaded(m, w, number);
@@ -106,9 +109,12 @@ static void on_message(void *arg, struct slice text, int fd)
     }
 }
 
+/* It is about to end, which SIGCHLD will say; where it is only deaf, it has to. */
 static void on_control_end(void *arg)
 {
-    (void)arg; /* its death is seen by SIGCHLD */
+    struct member *w = arg;
+    if (w->kill_at == 0)
+        w->kill_at = loop_now(&w->m->loop) + KILL_SPARE_MS;
 }
 
 static const struct control_events events = { on_message, on_control_end };
@@ -139,26 +145,38 @@ void master_worker_adopt(struct master *m, unsigned place, unsigned slot, pid_t 
     add(m, w, fd);
 }
 
-void master_worker_start(struct master *m, unsigned place)
+/* Sets the pid. 0, or a negative errno. Takes the child's end, and ours where it fails. */
+static int spawn(struct master *m, struct member *w, const int pair[2])
 {
-    int pair[2];
-    struct member *w = member_new(m, place, free_slot(m));
-    if (w->slot >= zone_slots(m->zone) || control_pair(pair) != 0) {
-        log_error("worker %u: cannot be started now", place);
-        mem_free(w);
-        timer_set(&m->loop, &m->place[place].restart, RESTART_MAX_MS);
-        return;
-    }
-    fcntl(pair[1], F_SETFD, FD_CLOEXEC);
     char **argv = arguments(m, w, pair[1]);
     pid_t parent = getpid();
+    fcntl(pair[1], F_SETFD, FD_CLOEXEC);
     w->pid = fork();
     if (w->pid == 0)
         run_child(m, argv, pair[1], parent);
+    int err = w->pid < 0 ? -errno : 0;
     for (char **a = argv; *a != NULL; a++)
         mem_free(*a);
     mem_free(argv);
     close(pair[1]);
+    if (err != 0)
+        close(pair[0]);
+    return err;
+}
+
+void master_worker_start(struct master *m, unsigned place)
+{
+    int pair[2];
+    struct member *w = member_new(m, place, free_slot(m));
+    int err = w->slot >= zone_slots(m->zone) ? UV_EBUSY : control_pair(pair);
+    if (err == 0)
+        err = spawn(m, w, pair);
+    if (err != 0) {
+        log_error("worker %u: cannot be started now: %s", place, uv_strerror(err));
+        mem_free(w);
+        timer_set(&m->loop, &m->place[place].restart, RESTART_MAX_MS);
+        return;
+    }
     zone_slot(m->zone, w->slot)->beat = zone_now();
     zone_slot(m->zone, w->slot)->mark = 0;
     zone_slot(m->zone, w->slot)->state = ZONE_STARTING;

@@ -2,12 +2,17 @@
 #include "paths.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <uv.h>
+
+enum { LOCK_TRY_MS = 50 };
 
 static int is_home(const char *dir)
 {
@@ -41,6 +46,21 @@ const char *paths_image(void)
 {
     const char *image = getenv("TOLLGATE_IMAGE");
     return image != NULL && image[0] != '\0' ? image : "/proc/self/exe";
+}
+
+int paths_lock(const char *path, int wait_ms)
+{
+    struct stat st;
+    for (int waited = 0; waited <= wait_ms; waited += LOCK_TRY_MS) {
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if (fd < 0)
+            return -errno;
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &st) == 0 && st.st_nlink > 0)
+            return fd;
+        close(fd); /* another has it, or had it and took it away */
+        usleep(LOCK_TRY_MS * 1000);
+    }
+    return UV_EBUSY;
 }
 
 int paths_make(const char *dir)

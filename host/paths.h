@@ -12,5 +12,8 @@ const char *paths_home(char *out, size_t size);
 const char *paths_image(void);
 /* mkdir -p. 0, or a negative UV_E*. */
 int paths_make(const char *dir);
+/* Creates a file and locks it, as long as the descriptor that is returned is open; tries for wait_ms, since a process that ends may hold it
+ * still. Or a negative UV_E*: UV_EBUSY where another has it. */
+int paths_lock(const char *path, int wait_ms);
 
 #endif

@@ -5,9 +5,8 @@
 
 #include <math.h>
 
+#include "container.h"
 #include "log.h"
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 /* --- small things --- */
 

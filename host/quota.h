@@ -50,6 +50,14 @@ typedef void (*quota_cb)(void *arg, struct quota_grant *grant, const struct quot
 /* script_dir holds admit.lua, settle.lua and heal.lua. NULL and a log line where one cannot be
  * read. r is borrowed until quota_free. */
 struct quota *quota_new(struct loop *l, struct rds *r, const char *script_dir, bool hash_tags);
+/* The same by a function that reads a file: 0 and text, borrowed until the next call, or a negative
+ * UV_E*. */
+typedef int (*quota_read)(void *arg, const char *path, struct slice *text);
+struct quota *quota_new_from(struct loop *l, struct rds *r, const char *script_dir, bool hash_tags,
+    quota_read read, void *arg);
+/* Reads the scripts and does nothing with them, for who wants to know that they can be read: 0, or a
+ * negative UV_E* with the path of one that cannot. */
+int quota_try(const char *script_dir, quota_read read, void *arg, char *path, size_t size);
 /* Ends renewal; who still waits is told "unavailable", what could not be settled is logged as lost.
  * Wait for quota_idle first for a clean end. To be called before rds_free of its r. May be called
  * from inside a callback. */

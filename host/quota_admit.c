@@ -7,9 +7,9 @@
  * that nothing changed. */
 #include "quota_internal.h"
 
-#include <stdlib.h>
+#include "container.h"
 
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#include <stdlib.h>
 
 /* --- the ends of a call --- */
 

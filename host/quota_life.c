@@ -2,10 +2,11 @@
  * sight, until the last of them has come or its connection has gone. */
 #include "quota_internal.h"
 
+#include <stdio.h>
+
+#include "container.h"
 #include "log.h"
 #include "mem.h"
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 static void on_redis(struct rds_watch *w, bool usable)
 {
@@ -17,19 +18,40 @@ static void on_redis(struct rds_watch *w, bool usable)
         quota_renew(q);
 }
 
-static int load_scripts(struct quota *q, const char *dir)
+static const char *const scripts[] = { "admit", "settle", "heal" };
+
+int quota_try(const char *dir, quota_read read, void *arg, char *path, size_t size)
 {
-    struct {
-        const char *name;
-        struct rds_script *script;
-    } all[] = { { "admit", &q->admit }, { "settle", &q->settle }, { "heal", &q->heal } };
+    struct slice text;
+    int err = 0;
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts && err == 0; i++) {
+        snprintf(path, size, "%s/%s.lua", dir, scripts[i]);
+        err = read(arg, path, &text);
+    }
+    return err;
+}
+
+static int load_one(struct rds_script *s, const char *dir, const char *name, quota_read read, void *arg)
+{
+    char path[4096];
+    struct slice text;
+    if (read == NULL)
+        return rds_script_load(s, dir, name);
+    snprintf(path, sizeof path, "%s/%s.lua", dir, name);
+    int err = read(arg, path, &text);
+    return err != 0 ? err : rds_script_set(s, name, text);
+}
+
+static int load_scripts(struct quota *q, const char *dir, quota_read read, void *arg)
+{
+    struct rds_script *const all[] = { &q->admit, &q->settle, &q->heal };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        int err = rds_script_load(all[i].script, dir, all[i].name);
+        int err = load_one(all[i], dir, scripts[i], read, arg);
         if (err != 0) {
-            log_error("quota: %s/%s.lua: %s", dir, all[i].name, uv_strerror(err));
+            log_error("quota: %s/%s.lua: %s", dir, scripts[i], uv_strerror(err));
             return err;
         }
-        rds_preload(q->rds, all[i].script);
+        rds_preload(q->rds, all[i]);
     }
     return 0;
 }
@@ -96,6 +118,12 @@ static void stop(struct quota *q)
 
 struct quota *quota_new(struct loop *l, struct rds *r, const char *script_dir, bool hash_tags)
 {
+    return quota_new_from(l, r, script_dir, hash_tags, NULL, NULL);
+}
+
+struct quota *quota_new_from(struct loop *l, struct rds *r, const char *script_dir, bool hash_tags,
+    quota_read read, void *arg)
+{
     struct quota *q = mem_zalloc(sizeof *q);
     q->loop = l;
     q->rds = r;
@@ -114,7 +142,7 @@ struct quota *quota_new(struct loop *l, struct rds *r, const char *script_dir, b
     quota_list_init(&q->stuck);
     quota_list_init(&q->kept);
     rds_watch(r, &q->watch);
-    if (load_scripts(q, script_dir) != 0) {
+    if (load_scripts(q, script_dir, read, arg) != 0) {
         stop(q);
         destroy(q);
         return NULL;

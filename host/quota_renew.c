@@ -3,7 +3,7 @@
  * cost. */
 #include "quota_internal.h"
 
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#include "container.h"
 
 static void on_renewed(void *arg, redisReply *reply, enum rds_error err)
 {

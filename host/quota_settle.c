@@ -7,9 +7,8 @@
  * long list does not look like a hung Redis. */
 #include "quota_internal.h"
 
+#include "container.h"
 #include "log.h"
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 /* --- what is kept --- */
 

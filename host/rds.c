@@ -5,9 +5,8 @@
 
 #include <stdio.h>
 
+#include "container.h"
 #include "mem.h"
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 /* --- queues and memory --- */
 

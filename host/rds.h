@@ -104,6 +104,8 @@ struct rds_script {
 };
 /* Reads dir/name.lua. 0, or a negative UV_E*. */
 int rds_script_load(struct rds_script *s, const char *dir, const char *name);
+/* The same of a text that has been read; copied. */
+int rds_script_set(struct rds_script *s, const char *name, struct slice text);
 void rds_script_deinit(struct rds_script *s);
 /* Makes each new connection send the script ahead, so that even the first call is short. s is
  * borrowed until rds_forget or rds_free. */

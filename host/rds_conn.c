@@ -6,9 +6,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "container.h"
 #include "log.h"
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 /* --- who hears of it --- */
 

@@ -3,9 +3,8 @@
  * it. So who dialed need not be who gets it, and one that comes too late serves the next. */
 #include "rds_pool.h"
 
+#include "container.h"
 #include "mem.h"
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 struct seat {
     struct seat *next, **link; /* in `dialed`, `idle` or `lent` */

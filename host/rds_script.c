@@ -54,16 +54,35 @@ static int digest(struct rds_script *s)
     return 0;
 }
 
+static int set_name(struct rds_script *s, const char *name)
+{
+    memset(s, 0, sizeof *s);
+    if (name[0] == '\0' || strchr(name, '/') != NULL || strlen(name) >= sizeof s->name)
+        return UV_EINVAL;
+    snprintf(s->name, sizeof s->name, "%s", name);
+    return 0;
+}
+
 int rds_script_load(struct rds_script *s, const char *dir, const char *name)
 {
     char path[4096];
-    memset(s, 0, sizeof *s);
-    if (name[0] == '\0' || strchr(name, '/') != NULL || strlen(name) >= sizeof s->name
-        || (size_t)snprintf(path, sizeof path, "%s/%s.lua", dir, name) >= sizeof path)
-        return UV_EINVAL;
-    snprintf(s->name, sizeof s->name, "%s", name);
-    int err = read_file(path, &s->body);
+    int err = set_name(s, name);
+    if (err == 0 && (size_t)snprintf(path, sizeof path, "%s/%s.lua", dir, name) >= sizeof path)
+        err = UV_EINVAL;
+    if (err == 0)
+        err = read_file(path, &s->body);
     return err != 0 ? err : digest(s);
+}
+
+int rds_script_set(struct rds_script *s, const char *name, struct slice text)
+{
+    int err = set_name(s, name);
+    if (err != 0)
+        return err;
+    if (text.n == 0 || text.n > SCRIPT_MAX)
+        return UV_EINVAL;
+    s->body = (struct slice){ mem_strndup(text.p, text.n), text.n };
+    return digest(s);
 }
 
 void rds_script_deinit(struct rds_script *s)

@@ -6,9 +6,8 @@
 
 #include <stdio.h>
 
+#include "container.h"
 #include "mem.h"
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 void rds_on_write(struct deferred *d)
 {

@@ -3,10 +3,9 @@
  * word does not show, so it is asked from time to time. */
 #include "rds_sub.h"
 
+#include "container.h"
 #include "log.h"
 #include "mem.h"
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 enum { CHECK_MS = 10000, CHECK_DEADLINE_MS = 5000 };
 

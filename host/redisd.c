@@ -8,17 +8,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "container.h"
 #include "log.h"
 #include "mem.h"
 #include "paths.h"
 #include "stream.h"
 
-enum { LOCK_TRY_MS = 50, LOCK_TRIES = 200, RESTART_MIN_MS = 100, RESTART_MAX_MS = 5000, KILL_MS = 10000 };
+enum { LOCK_MS = 10000, RESTART_MIN_MS = 100, RESTART_MAX_MS = 5000, KILL_MS = 10000 };
 
 struct redisd {
     struct loop *loop;
@@ -32,8 +32,6 @@ struct redisd {
     void (*on_stopped)(void *arg);
     void *arg;
 };
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 static void run_server(struct redisd *r, pid_t parent)
 {
@@ -115,21 +113,12 @@ static void on_kill(struct timer *t)
         kill(r->pid, SIGKILL);
 }
 
-/* The last owner may have died a moment ago, and its Redis with it: waits for the lock for a while. */
+/* The last owner may have died a moment ago, and its Redis with it. */
 static int take_lock(const char *dir)
 {
     char path[PATH_MAX + 16];
     snprintf(path, sizeof path, "%s/lock", dir);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return -errno;
-    for (int i = 0; i < LOCK_TRIES; i++) {
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-            return fd;
-        usleep(LOCK_TRY_MS * 1000);
-    }
-    close(fd);
-    return -EWOULDBLOCK;
+    return paths_lock(path, LOCK_MS);
 }
 
 static void begin(struct redisd *r, struct loop *l)
@@ -188,8 +177,7 @@ struct redisd *redisd_start(struct loop *l, const char *data_dir, const char *ru
     }
     r->lock = take_lock(r->dir);
     if (r->lock < 0) {
-        snprintf(why, size, r->lock == -EWOULDBLOCK ? "data_dir %s is in use by another gateway" : "data_dir %s cannot be locked",
-            r->dir);
+        snprintf(why, size, "data_dir %s: %s", r->dir, r->lock == UV_EBUSY ? "another gateway uses it" : uv_strerror(r->lock));
         goto fail;
     }
     begin(r, l);

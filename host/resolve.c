@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <stdio.h>
 
+#include "container.h"
 #include "log.h"
 #include "mem.h"
 
@@ -61,8 +62,6 @@ struct resolve {
     struct timer tick;
     int in_flight;
 };
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 /* --- c-ares on the loop --- */
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "container.h"
 #include "log.h"
 #include "mem.h"
 
@@ -39,8 +40,6 @@ struct server {
     void *on_empty_arg;
     struct deferred empty;
 };
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 static struct generation *current_generation(void *self)
 {

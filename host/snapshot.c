@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 #include "mem.h"
 
-enum kind { FILE_BYTES = 'f', ENV = 'e', NOTE = 'n' };
+enum kind { FILE_BYTES = 'f', ENV = 'e', NOTE = 'n', STAMP = 's' };
 
 struct entry {
     struct entry *next;
@@ -109,11 +110,29 @@ static int read_disk(const char *path, struct slice *out)
     return err;
 }
 
+void snapshot_stamp(const char *path, char out[SNAPSHOT_STAMP])
+{
+    struct stat st;
+    out[0] = '\0';
+    if (stat(path, &st) == 0)
+        snprintf(out, SNAPSHOT_STAMP, "%jx %jx %jd %jd.%09ld %jd.%09ld", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino, (intmax_t)st.st_size,
+            (intmax_t)st.st_mtim.tv_sec, st.st_mtim.tv_nsec, (intmax_t)st.st_ctim.tv_sec, st.st_ctim.tv_nsec);
+}
+
+struct slice snapshot_stamp_read(struct snapshot *s, const char *path)
+{
+    const struct entry *e = find(s, STAMP, path);
+    return e != NULL ? e->bytes : (struct slice){ NULL, 0 };
+}
+
 int snapshot_file(struct snapshot *s, const char *path, struct slice *out)
 {
     struct entry *e = find(s, FILE_BYTES, path);
     if (e == NULL) {
+        char stamp[SNAPSHOT_STAMP];
         struct slice bytes = { NULL, 0 };
+        snapshot_stamp(path, stamp); /* before: what is written while we read is a change */
+        add(s, STAMP, path, 0, (struct slice){ mem_strdup(stamp), strlen(stamp) });
         int err = read_disk(path, &bytes);
         e = add(s, FILE_BYTES, path, err, bytes);
     }
@@ -233,7 +252,7 @@ void snapshot_hash(struct snapshot *s, char out[SNAPSHOT_HEX])
     struct buf all;
     buf_init(&all);
     for (const struct entry *e = s->first; e != NULL; e = e->next) {
-        if (e->kind != NOTE)
+        if (e->kind != NOTE && e->kind != STAMP)
             put(&all, e);
     }
     EVP_Digest(all.p, all.n, digest, NULL, EVP_sha256(), NULL);

@@ -11,7 +11,7 @@
 
 struct snapshot;
 
-enum { SNAPSHOT_HEX = 65 };
+enum { SNAPSHOT_HEX = 65, SNAPSHOT_STAMP = 128 };
 
 struct snapshot *snapshot_new(void);
 /* Maps one that snapshot_write wrote; the descriptor stays the caller's. NULL where it is damaged. */
@@ -22,6 +22,10 @@ void snapshot_free(struct snapshot *s); /* NULL is allowed */
 int snapshot_file(struct snapshot *s, const char *path, struct slice *out);
 /* Says what a file holds, whatever is on the disk; copied. Before it has been read. */
 void snapshot_put_file(struct snapshot *s, const char *path, struct slice bytes);
+/* What tells one state of a file on the disk from another (inode, size, times), as text; "" where there is no file. */
+void snapshot_stamp(const char *path, char out[SNAPSHOT_STAMP]);
+/* The stamp of a file when it was read, or just before; p == NULL where it is not known. */
+struct slice snapshot_stamp_read(struct snapshot *s, const char *path);
 /* An environment value, borrowed; p == NULL where it is not set. */
 struct slice snapshot_env(struct snapshot *s, const char *name);
 /* Adds a value of the recorder's own under a name; snapshot_note reads it. */

@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 
 #include "buf.h"
+#include "container.h"
 #include "mem.h"
 
 enum { STREAM_MAX_SLICES = 8, STREAM_LOOK_MS = 1000 };
@@ -45,8 +46,6 @@ struct write {
 
 static void on_report(struct deferred *d);
 static void on_deadline(struct timer *t);
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 static struct stream *stream_new(struct loop *l, bool unix_socket)
 {
@@ -442,7 +441,7 @@ void stream_finish(struct stream *s, uint64_t linger_ms)
     finish_if_drained(s);
 }
 
-/* --- addresses --- */
+/* --- the peer --- */
 
 const char *stream_peer(const struct stream *s)
 {
@@ -452,36 +451,4 @@ const char *stream_peer(const struct stream *s)
 int stream_peer_port(const struct stream *s)
 {
     return s->port;
-}
-
-int address_of_ip(const char *ip, int port, struct address *out)
-{
-    memset(out, 0, sizeof *out);
-    if (uv_ip4_addr(ip, port, &out->u.in) == 0 || uv_ip6_addr(ip, port, &out->u.in6) == 0)
-        return 0;
-    return UV_EINVAL;
-}
-
-int address_of_path(const char *path, struct address *out)
-{
-    memset(out, 0, sizeof *out);
-    if (path[0] == '\0' || strlen(path) >= sizeof out->path)
-        return UV_EINVAL;
-    memcpy(out->path, path, strlen(path) + 1);
-    return 0;
-}
-
-const char *address_text(const struct address *a, char *out, size_t size)
-{
-    char ip[64] = "";
-    if (a->path[0] != '\0') {
-        snprintf(out, size, "unix:%s", a->path);
-    } else if (a->u.sa.sa_family == AF_INET6) {
-        uv_ip6_name(&a->u.in6, ip, sizeof ip);
-        snprintf(out, size, "[%s]:%d", ip, ntohs(a->u.in6.sin6_port));
-    } else {
-        uv_ip4_name(&a->u.in, ip, sizeof ip);
-        snprintf(out, size, "%s:%d", ip, ntohs(a->u.in.sin_port));
-    }
-    return out;
 }

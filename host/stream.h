@@ -4,6 +4,7 @@
 #ifndef TOLLGATE_STREAM_H
 #define TOLLGATE_STREAM_H
 
+#include "address.h"
 #include "loop.h"
 #include "slice.h"
 
@@ -18,22 +19,6 @@ struct stream_events {
     /* All that was queued has been written. May be NULL. */
     void (*on_drain)(void *arg);
 };
-
-/* An address to dial: a socket address, or a path of a Unix socket. */
-struct address {
-    union {
-        struct sockaddr sa;
-        struct sockaddr_in in;
-        struct sockaddr_in6 in6;
-    } u;
-    char path[108]; /* not empty: Unix socket */
-};
-
-/* Parses "1.2.3.4", "::1" with a port, or fills a Unix path. 0, or UV_EINVAL. */
-int address_of_ip(const char *ip, int port, struct address *out);
-int address_of_path(const char *path, struct address *out);
-/* "ip:port", "[ip]:port" or "unix:path" into out; returns out. */
-const char *address_text(const struct address *a, char *out, size_t size);
 
 /* Accepts from a listening handle (a uv_tcp_t or uv_pipe_t). NULL and *err where that fails. */
 struct stream *stream_accept(struct loop *l, uv_stream_t *listener, int *err);

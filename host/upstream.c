@@ -1,9 +1,8 @@
 /* See upstream.h. Idle connections are used last in, first out: the pool shrinks by itself when load falls. */
 #include "upstream.h"
 
+#include "container.h"
 #include "mem.h"
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 struct origin {
     struct origin *next;

@@ -2,22 +2,23 @@
  * worker_signal.c what signals do. */
 #include "worker.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "container.h"
 #include "log.h"
 #include "mem.h"
 #include "worker_internal.h"
 
 enum { BEAT_MS = 50, ROOM_MS = 20, ORPHAN_GRACE_S = 6 };
-
-#define CONTAINER(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 /* --- the slot --- */
 
@@ -106,6 +107,7 @@ static void on_refused(struct gateway *gw)
 static void on_control_end(void *arg)
 {
     struct worker *w = arg;
+    w->orphaned = true;
     alarm((unsigned)(w->drain_ms / 1000) + ORPHAN_GRACE_S);
     if (!w->gw.ending)
         log_warn("worker %u: the master is gone", w->place);
@@ -131,6 +133,10 @@ static void load(struct worker *w, int fd, uint64_t number)
         control_send(w->control, -1, "loaded %" PRIu64, number);
     }
     buf_deinit(&faults);
+    if (w->gw.current == NULL && w->gw.pending == NULL) { /* it has nothing to serve by; another one may fare better */
+        w->code = 1;
+        drain(w, w->drain_ms);
+    }
 }
 
 static void load_when_room(struct worker *w)
@@ -194,6 +200,22 @@ static bool leads(void *arg)
     return zone_leads(w->zone, w->slot_number);
 }
 
+/* The policy goes along as a file in memory. */
+static void follow(void *arg, const struct routing_report *r)
+{
+    struct worker *w = arg;
+    int fd = r->policy.p != NULL ? memfd_create("tollgate policy", MFD_CLOEXEC) : -1;
+    bool fine = r->policy.p == NULL || (fd >= 0 && write(fd, r->policy.p, r->policy.n) == (ssize_t)r->policy.n);
+    if (!fine)
+        log_error("no memory for a routing policy: %s", strerror(errno));
+    else if (r->known)
+        control_send(w->control, fd, "follow %" PRIu64 " %" PRIu64, r->version, r->stale_ms);
+    else
+        control_send(w->control, -1, "follow - %" PRIu64, r->stale_ms);
+    if (fd >= 0)
+        close(fd);
+}
+
 static int start(struct worker *w, int control_fd)
 {
     static const struct control_events events = { on_message, on_control_end };
@@ -206,6 +228,9 @@ static int start(struct worker *w, int control_fd)
     w->gw.sv.metrics = metrics_new_in(zone_metrics(w->zone, w->slot_number));
     w->gw.sv.leads = leads;
     w->gw.sv.leads_arg = w;
+    w->gw.sv.follow = follow;
+    w->gw.sv.follow_arg = w;
+    w->gw.sv.routing_version = zone_routing(w->zone);
     w->gw.on_closing = on_gateway_closing;
     w->gw.on_end = on_gateway_end;
     w->gw.on_refused = on_refused;
@@ -236,6 +261,8 @@ static struct worker *worker_new(int argc, char **argv)
         fcntl(w->fds[i], F_SETFD, FD_CLOEXEC);
     }
     w->waiting_fd = -1;
+    fcntl(atoi(argv[5]), F_SETFD, FD_CLOEXEC);
+    fcntl(atoi(argv[8]), F_SETFD, FD_CLOEXEC);
     if (shared_map(&w->gw.sv.shared, atoi(argv[8])) != 0)
         w->gw.sv.shared = NULL;
     return w;

@@ -27,6 +27,7 @@ struct worker {
     uint64_t waiting_number;
     uint64_t drain_ms;
     bool serving;
+    volatile bool orphaned;        /* the master is gone, and an alarm is set */
     int code;
 };
 

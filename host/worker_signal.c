@@ -9,6 +9,7 @@
 enum { ORPHAN_ALARM_S = 2 };
 
 static struct worker *the_worker; /* for the handlers */
+static pid_t the_master;
 
 static void raise_hook(lua_State *L, lua_Debug *ar)
 {
@@ -30,11 +31,13 @@ static void on_interrupt(int signum)
     lua_sethook(L, raise_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
 }
 
-/* The master died (PR_SET_PDEATHSIG). A loop that turns sees the control channel end and takes over; a stuck one ends by the alarm. */
+/* The master died (PR_SET_PDEATHSIG). A loop that turns sees the control channel end and takes over; a stuck one ends by the alarm. Where the
+ * master lives, somebody told all processes to end (pkill, a service manager), and it is the master who says how. */
 static void on_orphaned(int signum)
 {
     (void)signum;
-    alarm(ORPHAN_ALARM_S);
+    if (getppid() != the_master && !the_worker->orphaned)
+        alarm(ORPHAN_ALARM_S);
 }
 
 static void handle(int signum, void (*handler)(int))
@@ -47,6 +50,7 @@ static void handle(int signum, void (*handler)(int))
 void worker_signals(struct worker *w)
 {
     the_worker = w;
+    the_master = getppid();
     handle(SIGPIPE, SIG_IGN);
     handle(SIGHUP, SIG_IGN);
     handle(SIGINT, SIG_IGN);

@@ -2,6 +2,7 @@
 #include "zone.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@ enum { ZONE_MAGIC = 0x746f6c6d, PAGE = 65536, LEAD_STALE_MS = 1000 };
 struct zone_head {
     uint64_t magic, n;
     uint64_t gone;            /* which of the two */
+    uint64_t routing;         /* version */
     _Atomic uint64_t leader;  /* slot + 1; 0: none */
     struct zone_slot slots[];
 };
@@ -73,6 +75,12 @@ void zone_free(struct zone *z)
 {
     munmap(z->head, z->size);
     mem_free(z);
+}
+
+void zone_layout(char *out, size_t size)
+{
+    snprintf(out, size, "zone %x: %zu, %zu, %zu", (unsigned)ZONE_MAGIC, sizeof(struct zone_head), sizeof(struct zone_slot),
+        (size_t)METRICS_AREA);
 }
 
 unsigned zone_slots(const struct zone *z)
@@ -144,4 +152,9 @@ bool zone_leads(struct zone *z, unsigned slot)
     if (may_lead(z, leader) || s->state == ZONE_DRAINING)
         return false;
     return atomic_compare_exchange_strong(&z->head->leader, &leader, slot + 1u);
+}
+
+uint64_t *zone_routing(struct zone *z)
+{
+    return &z->head->routing;
 }

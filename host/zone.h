@@ -10,6 +10,7 @@
 #define TOLLGATE_ZONE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "counters.h"
@@ -44,6 +45,8 @@ struct zone *zone_new(unsigned n, int *fd);
 /* The one behind an inherited descriptor. */
 struct zone *zone_map(int fd);
 void zone_free(struct zone *z);
+/* Text that differs where another program lays zones out differently. */
+void zone_layout(char *out, size_t size);
 unsigned zone_slots(const struct zone *z);
 /* The slot whose worker accepts on the sockets of a place; NULL where none does now. */
 const struct zone_slot *zone_at(struct zone *z, unsigned place);
@@ -55,6 +58,8 @@ struct metrics_area *zone_metrics(struct zone *z, unsigned i);
 struct metrics_area *zone_metrics_gone(struct zone *z);
 /* The worker of a slot has gone: what it counted is kept (gauges are not), and its area is empty. For the master. */
 void zone_metrics_fold(struct zone *z, unsigned i);
+/* The version of the routing policy that the replica runs; 0: not known. Written by the master. */
+uint64_t *zone_routing(struct zone *z);
 /* True in one worker at a time: the one that asked first, and another once that has gone, drains, or has not turned for a while. */
 bool zone_leads(struct zone *z, unsigned slot);
 

@@ -23,8 +23,12 @@ local function type_of(cell)
   return kind, kind == "hash" and fields or nil
 end
 
--- Seconds: "40 days, …", "5 minutes, …", or "2 × the bucket's window".
+-- Seconds: "40 days, …", "5 minutes, …", or "2 × the bucket's window"; and whether there may be none: "none", or "none for
+-- the current one; 7 days once superseded".
 local function lifetime_of(cell)
+  if cell == "none" then return nil, true end
+  local later = cell:match "^none for the current one; (.*)$"
+  if later then return (lifetime_of(later)), true end
   local number, unit = cell:match("^(%d+) (%a-)s?%f[^%a]")
   if number and SECONDS[unit] then return number * SECONDS[unit] end
   local windows = cell:match("^(%d+) × the bucket's window")
@@ -34,9 +38,10 @@ end
 local function listed()
   local rows = {}
   for line in assert(support.read_file("scripts/README.md")):gmatch("[^\n]+") do
-    local name, kind, _, lifetime = line:match("^| `([%w:]+:{[^`]*)` | (.-) | (.-) | (.-) |")
-    if name then
-      local row = { name = name, pattern = pattern_of(name), lifetime = lifetime_of(lifetime), found = 0 }
+    local name, kind, _, lifetime = line:match("^| `(%l+:[%w:]+[^`]*)` | (.-) | (.-) | (.-) |")
+    if name and (name:find("{", 1, true) or kind == "integer") then
+      local row = { name = name, pattern = pattern_of(name), found = 0 }
+      row.lifetime, row.may_stay = lifetime_of(lifetime)
       row.kind, row.fields = type_of(kind)
       rows[#rows + 1] = row
     end
@@ -61,6 +66,11 @@ local checks = {
     assert.equal("string", entry.type)
     assert.matches("^%-?%d+$", entry.value)
   end,
+  JSON = function(entry)
+    assert.equal("string", entry.type)
+    local policy = support.decode(entry.value)
+    assert.same({ "string", "number", "table" }, { type(policy.sha256), type(policy.of), type(policy.policy) })
+  end,
   set = function(entry) assert.equal("set", entry.type) end,
   hash = function(entry, row)
     assert.equal("hash", entry.type)
@@ -80,6 +90,8 @@ end
 local function check_one(row, key, entry)
   row.found = row.found + 1
   assert(checks[row.kind], "a type that this spec cannot read: " .. row.kind)(entry, row)
+  if row.may_stay and entry.pttl == -1 then return end
+  assert(row.lifetime, key .. " has a lifetime, and none is listed")
   local limit = longest(row, entry) * 1000
   assert(entry.expires_at > 0, key .. " has no lifetime")
   assert(entry.pttl <= limit, ("%s lives for %d ms, longer than listed"):format(key, entry.pttl))
@@ -117,7 +129,7 @@ local function start(redis)
       { id = "poor", secret = "poor", monthly_tokens = 1 },
     } },
     config = {
-      redis = redis.url,
+      redis = redis.url, routing = { source = "redis" },
       routes = {
         { name = "chat", path = CHAT, targets = { { url = origin.url } },
           plugins = { auth = { keys = "keys.jsonl" }, quota = {} } },
@@ -145,6 +157,7 @@ local function run_all(gw)
   assert.equal(429, gw:request(post(gw, "poor")).status)
   assert.equal(401, gw:request(post(gw, "unknown")).status)
   gw:request { path = "/plain" }
+  for _ = 1, 2 do assert.equal(0, gw:command("publish").code) end
   return open
 end
 

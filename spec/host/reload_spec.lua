@@ -39,6 +39,33 @@ describe("reload", function()
     assert.equal(3, gw:status().generation)
   end))
 
+  it("follows a change that comes while what was read before it is loaded", async(function()
+    local gw = rig.start { config = { workers = 1 } }
+    local begun = gw.dir .. "/begun"
+    local slow = ([[function M.init()
+      local file = io.open(%q, "a")
+      file:write("x")
+      file:close()
+      local till = os.clock() + 0.4
+      while os.clock() < till do end
+    end
+    function M.access]]):format(begun)
+    write_plugin(gw, (rig.plugin("two"):gsub("function M.access", slow)))
+    support.wait_for(function() return support.read_file(begun) == "xx" end, "the worker's load, behind the trial", 4000)
+    support.sleep(300)
+    write_plugin(gw, rig.plugin "three")
+    support.wait_for(function() return rig.body(gw) == "three" end, "the later change", 4000)
+  end))
+
+  it("does not wait for a program that a plugin leaves behind", async(function()
+    local gw = rig.start { config = { reload = { watch = false, check = 5 } } }
+    write_plugin(gw, 'os.execute("setsid sleep 8 >/dev/null 2>&1 & sleep 0.1")\n' .. rig.plugin "two")
+    local begun = require("luv").hrtime()
+    assert.equal(0, gw:command("reload").code)
+    assert.is_true((require("luv").hrtime() - begun) / 1e9 < 3)
+    assert.equal("two", (rig.body(gw)))
+  end))
+
   it("does nothing where nothing has changed", async(function()
     local gw = rig.start {}
     local run = gw:command("reload")

@@ -91,4 +91,26 @@ describe("an upgrade", function()
     assert.matches("answer.lua:1: ", run.err)
     assert.equal("one", (rig.body(gw)))
   end))
+
+  it("is refused where the new program lays out shared memory differently", async(function()
+    local gw = start { workers = 1, reload = { watch = false } }
+    local text, n = files.read_file(gateway.binary()):gsub("zone %%x: ", "ZONE %%x: ")
+    assert.equal(1, n)
+    os.rename(gw.dir .. "/tollgate", gw.dir .. "/tollgate.old")
+    files.write_file(gw.dir .. "/tollgate", text)
+    uv.fs_chmod(gw.dir .. "/tollgate", tonumber("755", 8))
+    local run = gw:command("upgrade")
+    assert.equal(1, run.code)
+    assert.matches("lays out shared memory differently, which needs a restart", run.err)
+    assert.equal("one", (rig.body(gw)))
+  end))
+
+  it("is not ended by a signal that comes while one program becomes the other", async(function()
+    local gw = start { workers = 1, reload = { watch = false } }
+    support.wait_for(function()
+      gw.process:kill("sigusr2")
+      return gw.process.exited or select(2, gw.log():gsub("upgraded: ", "")) >= 20
+    end, "many upgrades", 20000)
+    assert.equal("one", (rig.body(gw)))
+  end, 60000))
 end)

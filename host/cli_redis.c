@@ -1,0 +1,19 @@
+/* See cli_redis.h. */
+#include "cli_redis.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+const char *cli_redis_config(const struct generation *g, struct rds_config *c)
+{
+    char url[PATH_MAX + 32], absolute[PATH_MAX];
+    const char *text = g->settings.redis_url;
+    if (text == NULL) {
+        if (realpath(g->settings.run_dir, absolute) == NULL)
+            return "the run directory does not exist: has the gateway been started?";
+        snprintf(url, sizeof url, "unix://%s/redis.sock", absolute);
+        text = url;
+    }
+    return rds_config_parse(slice_of(text), c);
+}

@@ -1,0 +1,81 @@
+/* See exchange.h: the request as the origin gets it. */
+#include "exchange.h"
+
+static void add_forwarded(struct exchange *x, struct headers *h, const struct target *t)
+{
+    struct slice client = slice_of(x->client.address[0] != '\0' ? x->client.address : "unknown");
+    /* Nobody is trusted yet to name other clients: what came is replaced, not extended. */
+    headers_set(h, SLICE("x-forwarded-for"), arena_dup(&x->arena, client));
+    headers_set(h, SLICE("x-forwarded-proto"), SLICE("http"));
+    if (x->req.authority.n > 0)
+        headers_set(h, SLICE("x-forwarded-host"), x->req.authority);
+    else
+        headers_remove_id(h, HEADER_X_FORWARDED_HOST);
+    headers_remove_id(h, HEADER_FORWARDED);
+    headers_set(h, SLICE("host"), t->preserve_host && x->req.authority.n > 0 ? x->req.authority : t->url.authority);
+    if (headers_get_id(h, HEADER_X_REQUEST_ID).p == NULL)
+        headers_add(h, SLICE("x-request-id"), slice_of(x->id));
+}
+
+void exchange_add_via(struct exchange *x, struct headers *h, int minor)
+{
+    if (x->sv->via != NULL)
+        headers_add(h, SLICE("via"), arena_printf(&x->arena, "1.%d %s", minor, x->sv->via)); /* RFC 9110, section 7.6.3 */
+}
+
+static struct slice target_of(struct exchange *x)
+{
+    const struct target *t = x->route->target;
+    struct slice path = x->req.path;
+    if (x->prefix > 0) { /* keeps the '/' that ends the prefix */
+        path.p += x->prefix - 1;
+        path.n -= x->prefix - 1;
+    }
+    if (t->url.path.n == 0 && x->req.query.p == NULL)
+        return path;
+    return arena_printf(&x->arena, "%.*s%.*s%s%.*s", (int)t->url.path.n, t->url.path.p, (int)path.n, path.p,
+        x->req.query.p != NULL ? "?" : "", (int)x->req.query.n, x->req.query.p != NULL ? x->req.query.p : "");
+}
+
+void exchange_request_prepare(struct exchange *x)
+{
+    const struct target *t = x->route->target;
+    struct headers *h = &x->req.headers;
+    headers_remove_hop_by_hop(h);
+    headers_remove_id(h, HEADER_EXPECT);
+    add_forwarded(x, h, t);
+    exchange_add_via(x, h, x->req.minor);
+    if (x->metered) /* an answer that is read must not be encoded */
+        headers_set(h, SLICE("accept-encoding"), SLICE("identity"));
+    for (uint32_t i = 0; i < t->nset; i++) {
+        if (t->set[i].value.p != NULL)
+            headers_set(h, t->set[i].name, t->set[i].value);
+        else
+            headers_remove(h, t->set[i].name);
+    }
+    if (x->whole) { /* it may have been edited */
+        x->req.framing = x->req.framing == FRAMING_NONE && x->body.n == 0 ? FRAMING_NONE : FRAMING_LENGTH;
+        x->req.length = x->body.n;
+    }
+}
+
+void exchange_request_send(struct exchange *x)
+{
+    struct upstream_conn *c = x->origin;
+    struct buf head;
+    buf_init(&head);
+    message_write_request(&head, &x->req, target_of(x), false);
+    x->head_sent_up = true;
+    x->reached_origin = true;
+    if (x->req.framing == FRAMING_NONE)
+        x->upload_done = true;
+    if (x->body_done && x->req.framing == FRAMING_LENGTH) { /* in one write */
+        struct slice v[2] = { buf_slice(&head), buf_slice(&x->body) };
+        stream_writev(c->stream, v, 2);
+        x->upload_done = true;
+    } else {
+        stream_write(c->stream, buf_slice(&head));
+        exchange_upload(x);
+    }
+    buf_deinit(&head);
+}
