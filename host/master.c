@@ -119,23 +119,23 @@ static void on_child(uv_signal_t *h, int signum)
     }
 }
 
-static const int numbers[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR2 };
+static const int signal_numbers[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR2 };
 
 void master_signals_hold(bool hold)
 {
     sigset_t set;
     sigemptyset(&set);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        sigaddset(&set, numbers[i]);
+    for (size_t i = 0; i < sizeof signal_numbers / sizeof *signal_numbers; i++)
+        sigaddset(&set, signal_numbers[i]);
     sigprocmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
 }
 
 static void watch_signals(struct master *m)
 {
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    for (size_t i = 0; i < sizeof signal_numbers / sizeof *signal_numbers; i++) {
         uv_signal_init(&m->loop.uv, &m->signals[i]);
         m->signals[i].data = m;
-        uv_signal_start(&m->signals[i], on_signal, numbers[i]);
+        uv_signal_start(&m->signals[i], on_signal, signal_numbers[i]);
     }
     uv_signal_init(&m->loop.uv, &m->child);
     m->child.data = m;
@@ -223,10 +223,10 @@ static int start(struct master *m)
 static void give_up(struct master *m)
 {
     if (m->redisd != NULL)
-        redisd_stop(m->redisd, NULL, NULL);
+        redisd_end(m->redisd);
     master_admin_stop(m);
     take_away_pid(m);
-    _exit(1); /* the sockets and Redis end with us */
+    _exit(1); /* the sockets end with us */
 }
 
 static void on_first_check(struct master *m, int fd, struct slice faults)

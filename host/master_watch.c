@@ -10,7 +10,7 @@
 #include "master.h"
 #include "mem.h"
 
-enum { LOOK_MS = 2000, SETTLE_MS = 150, DIRECTORIES = 256 };
+enum { LOOK_MS = 2000, SOON_MS = 20, SETTLE_MS = 150, DIRECTORIES = 256 };
 
 struct directory {
     struct directory *next;
@@ -70,9 +70,10 @@ static void on_look(struct timer *t)
 
 static void on_event(uv_fs_event_t *h, const char *name, int events, int status)
 {
+    struct watch *w = h->data;
     (void)name, (void)events;
-    if (status == 0)
-        check(h->data);
+    if (status == 0 && w->look.at > loop_now(&w->m->loop) + SOON_MS)
+        timer_set(&w->m->loop, &w->look, SOON_MS); /* not at each: a log beside the configuration grows all the time */
 }
 
 static void on_closed(uv_handle_t *h)

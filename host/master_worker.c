@@ -55,6 +55,7 @@ static void run_child(struct master *m, char **argv, int control_fd, pid_t paren
 {
     sigset_t none;
     sigemptyset(&none);
+    signal(SIGTERM, SIG_DFL); /* the loop's handler would swallow it until exec */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         _exit(1);

@@ -1,9 +1,7 @@
 /* See metrics.h. A series is found by one hash of its values, put together in a buffer on the
  * stack: a call allocates only where a series is new. Its labels' text is made then, once. */
-#include "metrics.h"
+#include "metrics_internal.h"
 
-#include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -13,36 +11,6 @@
 #include "siphash.h"
 
 enum { TABLE_FIRST = 16 };
-
-struct metric_series {
-    struct metric_series *chain; /* of the same slot */
-    uint64_t hash;
-    char *key; /* each value behind its length; owned */
-    size_t nkey;
-    char *labels; /* as text; owned */
-    double *value;     /* of a histogram: the sum; in the area, or &own */
-    uint64_t *buckets; /* of a histogram: counts, not cumulated, the last beyond all bounds */
-    double own;
-};
-
-struct metric {
-    struct metrics *registry;
-    struct metric_spec spec; /* its texts are owned */
-    struct metric_series **slots, **all;
-    uint32_t nslots, n, limit;
-    uint32_t place; /* among the area's metrics */
-    bool placed;
-    struct metric_series *other; /* beyond the limit; NULL until then */
-    bool other_listed;           /* it is in `all`: a plugin had named one so */
-};
-
-struct metrics {
-    struct metric **all;
-    uint32_t n;
-    uint64_t secret[2];
-    struct metrics_area *area; /* NULL: figures are in our own memory */
-    uint32_t placed;           /* metrics in the area */
-};
 
 /* --- the registry --- */
 
@@ -111,35 +79,6 @@ static const char *difference(const struct metric_spec *a, const struct metric_s
     return NULL;
 }
 
-/* Tells those who read the area of a metric. */
-static void place_metric(struct metrics *m, struct metric *one)
-{
-    const struct metric_spec *spec = &one->spec;
-    size_t bounds = (size_t)spec->nbuckets * sizeof *spec->buckets, text = 0;
-    const char *const *texts[] = { &spec->name, &spec->help };
-    for (int i = 0; i < 2 + spec->nlabels; i++)
-        text += strlen(i < 2 ? *texts[i] : spec->labels[i - 2]) + 1;
-    struct area_record *r =
-        metrics_area_add(m->area, AREA_METRIC, offsetof(struct area_record, metric.bounds) + bounds + text);
-    if (r == NULL) {
-        log_warn("metric %s: there is no room for more metrics; it is not shown", spec->name);
-        return;
-    }
-    r->metric.kind = spec->kind;
-    r->metric.nlabels = (uint32_t)spec->nlabels;
-    r->metric.nbuckets = (uint32_t)spec->nbuckets;
-    r->metric.series = spec->series;
-    r->metric.text = text;
-    if (bounds > 0)
-        memcpy(r->metric.bounds, spec->buckets, bounds);
-    char *at = (char *)r->metric.bounds + bounds;
-    for (int i = 0; i < 2 + spec->nlabels; i++)
-        at = stpcpy(at, i < 2 ? *texts[i] : spec->labels[i - 2]) + 1;
-    metrics_area_added(m->area, r);
-    one->place = m->placed++;
-    one->placed = true;
-}
-
 static struct metric *metric_new(struct metrics *registry, const struct metric_spec *spec)
 {
     struct metric *m = mem_zalloc(sizeof *m);
@@ -151,7 +90,7 @@ static struct metric *metric_new(struct metrics *registry, const struct metric_s
         m->spec.labels[i] = mem_strdup(spec->labels[i]);
     m->limit = spec->series != 0 ? spec->series : METRICS_SERIES;
     if (registry->area != NULL)
-        place_metric(registry, m);
+        metrics_place(registry, m);
     if (spec->nlabels == 0)
         metric_series(m, NULL); /* so that it is shown as 0 before it is counted */
     return m;
@@ -198,32 +137,6 @@ const char *metric_name(const struct metric *m)
 
 /* --- series --- */
 
-/* Gives a series its figures, in the area where there is one. False where that is full. */
-static bool place_series(const struct metric *m, struct metric_series *s, bool must)
-{
-    size_t counts = m->spec.kind == METRIC_HISTOGRAM ? (size_t)m->spec.nbuckets + 1 : 0;
-    struct area_record *r = NULL;
-    if (m->placed)
-        r = metrics_area_add(m->registry->area, AREA_SERIES,
-                             offsetof(struct area_record, series.counts) + counts * sizeof(uint64_t) + s->nkey);
-    if (r == NULL && m->placed && !must)
-        return false;
-    if (r == NULL) {
-        s->value = &s->own;
-        s->buckets = counts > 0 ? mem_zalloc(counts * sizeof *s->buckets) : NULL;
-        return true;
-    }
-    r->series.metric = m->place;
-    r->series.nkey = (uint32_t)s->nkey;
-    r->series.ncounts = counts;
-    if (s->nkey > 0)
-        memcpy(r->series.counts + counts, s->key, s->nkey);
-    s->value = &r->series.value;
-    s->buckets = r->series.counts;
-    metrics_area_added(m->registry->area, r);
-    return true;
-}
-
 /* NULL where there is no room in the area; with `must`, it is counted for nobody then. */
 static struct metric_series *series_new(const struct metric *m, const char *key, size_t n, bool must)
 {
@@ -239,7 +152,7 @@ static struct metric_series *series_new(const struct metric *m, const char *key,
     }
     s->labels = mem_strndup(labels.n > 0 ? labels.p : "", labels.n);
     buf_deinit(&labels);
-    if (place_series(m, s, must))
+    if (metrics_place_series(m, s, must))
         return s;
     series_free(s);
     return NULL;
@@ -342,51 +255,4 @@ void metric_merge(const struct metric *m, struct metric_series *s, double value,
     *s->value += value;
     for (int i = 0; m->spec.kind == METRIC_HISTOGRAM && i <= m->spec.nbuckets; i++)
         s->buckets[i] += counts[i];
-}
-
-/* --- text --- */
-
-static void write_histogram(const struct metric *m, const struct metric_series *s, struct buf *out)
-{
-    const char *name = m->spec.name, *comma = s->labels[0] != '\0' ? "," : "";
-    uint64_t count = 0;
-    for (int i = 0; i <= m->spec.nbuckets; i++) {
-        buf_printf(out, "%s_bucket{%s%sle=\"", name, s->labels, comma);
-        metrics_text_number(out, i < m->spec.nbuckets ? m->spec.buckets[i] : 1.0 / 0.0);
-        buf_printf(out, "\"} %llu\n", (unsigned long long)(count += s->buckets[i]));
-    }
-    const char *open = s->labels[0] != '\0' ? "{" : "", *close = s->labels[0] != '\0' ? "}" : "";
-    buf_printf(out, "%s_sum%s%s%s ", name, open, s->labels, close);
-    metrics_text_number(out, *s->value);
-    buf_printf(out, "\n%s_count%s%s%s %llu\n", name, open, s->labels, close,
-               (unsigned long long)count);
-}
-
-static void write_series(const struct metric *m, const struct metric_series *s, struct buf *out)
-{
-    if (m->spec.kind == METRIC_HISTOGRAM) {
-        write_histogram(m, s, out);
-        return;
-    }
-    buf_add_text(out, m->spec.name);
-    if (s->labels[0] != '\0')
-        buf_printf(out, "{%s}", s->labels);
-    buf_add_text(out, " ");
-    metrics_text_number(out, *s->value);
-    buf_add_text(out, "\n");
-}
-
-void metrics_write(const struct metrics *m, struct buf *out)
-{
-    static const char *const kinds[] = { "counter", "gauge", "histogram" };
-    for (uint32_t i = 0; m != NULL && i < m->n; i++) {
-        const struct metric *one = m->all[i];
-        buf_printf(out, "# HELP %s ", one->spec.name);
-        metrics_text_help(out, one->spec.help);
-        buf_printf(out, "\n# TYPE %s %s\n", one->spec.name, kinds[one->spec.kind]);
-        for (uint32_t k = 0; k < one->n; k++)
-            write_series(one, one->all[k], out);
-        if (one->other != NULL && !one->other_listed)
-            write_series(one, one->other, out);
-    }
 }

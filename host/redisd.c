@@ -18,7 +18,7 @@
 #include "paths.h"
 #include "stream.h"
 
-enum { LOCK_MS = 10000, RESTART_MIN_MS = 100, RESTART_MAX_MS = 5000, KILL_MS = 10000 };
+enum { LOCK_MS = 10000, RESTART_MIN_MS = 100, RESTART_MAX_MS = 5000, KILL_MS = 10000, END_MS = 3000, END_STEP_MS = 20 };
 
 struct redisd {
     struct loop *loop;
@@ -37,6 +37,7 @@ static void run_server(struct redisd *r, pid_t parent)
 {
     char log[PATH_MAX + 16];
     snprintf(log, sizeof log, "%s/redis.log", r->dir);
+    signal(SIGTERM, SIG_DFL); /* the loop's handler would swallow it until exec */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         _exit(1); /* it died before we could say so */
@@ -212,6 +213,15 @@ void redisd_stop(struct redisd *r, void (*on_stopped)(void *arg), void *arg)
     }
     kill(r->pid, SIGTERM);
     timer_set(r->loop, &r->kill, KILL_MS);
+}
+
+void redisd_end(struct redisd *r)
+{
+    for (int waited = 0; r->pid > 0 && waitpid(r->pid, NULL, WNOHANG) == 0; waited += END_STEP_MS) {
+        kill(r->pid, waited < END_MS ? SIGTERM : SIGKILL); /* again: one that has just begun may lose it */
+        usleep(END_STEP_MS * 1000);
+    }
+    r->pid = 0;
 }
 
 static void on_closed(uv_handle_t *h)

@@ -17,6 +17,8 @@ int redisd_lock(const struct redisd *r);
 const char *redisd_socket(const struct redisd *r);
 /* Asks it to end; on_stopped is called once when it has (it is killed after 10 s). */
 void redisd_stop(struct redisd *r, void (*on_stopped)(void *arg), void *arg);
+/* Ends it and waits for that, blocking, for those who end without their loop. */
+void redisd_end(struct redisd *r);
 void redisd_free(struct redisd *r);
 
 #endif

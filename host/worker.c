@@ -1,15 +1,13 @@
 /* See worker.h: what the master says, what the master sees, and the end. worker_accept.c says on which sockets connections are accepted,
- * worker_signal.c what signals do. */
+ * worker_signal.c what signals do, worker_replica.c what is one for all workers. */
 #include "worker.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -194,28 +192,6 @@ static void on_message(void *arg, struct slice text, int fd)
 
 /* --- the start --- */
 
-static bool leads(void *arg)
-{
-    struct worker *w = arg;
-    return zone_leads(w->zone, w->slot_number);
-}
-
-/* The policy goes along as a file in memory. */
-static void follow(void *arg, const struct routing_report *r)
-{
-    struct worker *w = arg;
-    int fd = r->policy.p != NULL ? memfd_create("tollgate policy", MFD_CLOEXEC) : -1;
-    bool fine = r->policy.p == NULL || (fd >= 0 && write(fd, r->policy.p, r->policy.n) == (ssize_t)r->policy.n);
-    if (!fine)
-        log_error("no memory for a routing policy: %s", strerror(errno));
-    else if (r->known)
-        control_send(w->control, fd, "follow %" PRIu64 " %" PRIu64, r->version, r->stale_ms);
-    else
-        control_send(w->control, -1, "follow - %" PRIu64, r->stale_ms);
-    if (fd >= 0)
-        close(fd);
-}
-
 static int start(struct worker *w, int control_fd)
 {
     static const struct control_events events = { on_message, on_control_end };
@@ -225,12 +201,7 @@ static int start(struct worker *w, int control_fd)
     w->quota_base = w->slot->quota;
     w->quota_base.pending = 0;
     w->gw.sv.watch.mark = &w->slot->mark;
-    w->gw.sv.metrics = metrics_new_in(zone_metrics(w->zone, w->slot_number));
-    w->gw.sv.leads = leads;
-    w->gw.sv.leads_arg = w;
-    w->gw.sv.follow = follow;
-    w->gw.sv.follow_arg = w;
-    w->gw.sv.routing_version = zone_routing(w->zone);
+    worker_join(w);
     w->gw.on_closing = on_gateway_closing;
     w->gw.on_end = on_gateway_end;
     w->gw.on_refused = on_refused;

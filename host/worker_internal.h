@@ -36,6 +36,8 @@ void worker_show(struct worker *w);
 /* worker_accept.c: begins to serve; then, now and then, looks on which sockets it is to accept. */
 void worker_serve(struct worker *w);
 void worker_accept(struct worker *w);
+/* worker_replica.c: gives the services what workers have in common. */
+void worker_join(struct worker *w);
 /* worker_signal.c */
 void worker_signals(struct worker *w);
 

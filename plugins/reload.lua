@@ -11,7 +11,7 @@ local record = require "tollgate.routing_record"
 
 local M = {
   version = "1.0.0",
-  priority = 0,
+  priority = 10,
   scope = "gateway",
   schema = {
     interval = { type = "duration", min = 0.05, max = 3600, default = 1, doc = "seconds between two looks" },

@@ -54,7 +54,7 @@ describe("the reference", function()
     local dir = tree()
     support.write_file(dir .. "/plugins/odd.lua", [[
 -- odd: has every kind of field.
-return { priority = 1, once = true, schema = {
+return { priority = -1, once = true, schema = {
   a = { type = "integer", min = 1, max = 5, default = 2, doc = "one" },
   b = { type = "number", exclusive_min = 0, required = true },
   c = { type = "list", of = { type = "string" }, min = 2, default = { "x", "y" } }, d = { type = "duration", min = 1 },
@@ -63,9 +63,10 @@ return { priority = 1, once = true, schema = {
   h = { type = "table", fields = { i = { type = "string", one_of = { "p", "q" } } } } } }
 ]])
     assert.equal(0, reference(dir).code)
+    -- The last in order: nothing that ships has a priority below this.
     local section = support.read_file(dir .. "/plugins/README.md"):match("\n(## odd .-)\n\n<!%-%-")
     assert.equal([[
-## odd (priority 1, once a route)
+## odd (priority -1, once a route)
 
 Has every kind of field.
 

@@ -174,7 +174,8 @@ function M.load(path, host)
 end
 
 --- Checks the settings of all plugins and puts each route's chain in order.
--- `chains` is then a list of { name, chain }: of the routes, and last of what serves the gateway and no route. A chain holds { name, index, conf, path, priority, plugin, skip_on_error }, `conf` with defaults filled in and
+-- `chains` is then a list of { name, chain }: of the routes, and last of what serves the gateway and no route. A chain
+-- holds { name, index, conf, path, priority, plugin, skip_on_error }, `conf` with defaults filled in and
 -- each a table of its own, higher priorities first.
 -- @tparam table config of `load`; it is changed
 -- @tparam function load_plugin (name) gives the plugin's table { priority, schema, once, check }, or nil, a message

@@ -1,5 +1,5 @@
--- tollgate publish: raises the routing version in Redis, which all replicas follow. The host has the configuration checked between
--- `prepare` (or `former`) and `commit`.
+-- tollgate publish: raises the routing version in Redis, which all replicas follow. The host has the configuration checked
+-- between `prepare` (or `former`) and `commit`.
 
 local tg = require "tollgate"
 local policies = require "tollgate.config_policy"

@@ -1,5 +1,5 @@
--- What stands under cfg:routing:policy:{version} in Redis: JSON with the policy and its checksum, and which version the policy was
--- first published as (a rollback publishes an earlier one again).
+-- What stands under cfg:routing:policy:{version} in Redis: JSON with the policy and its checksum, and which version the
+-- policy was first published as (a rollback publishes an earlier one again).
 --
 -- The checksum is over the policy's text as it stands there, so a record is taken apart by its form, which is fixed.
 

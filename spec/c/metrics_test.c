@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -345,6 +346,75 @@ static void has_a_bounded_number_of_metrics(void **state)
            "too many metrics");
 }
 
+/* --- areas --- */
+
+static struct metrics_area *area_new(void)
+{
+    void *p = mmap(NULL, METRICS_AREA, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(p != MAP_FAILED);
+    return p;
+}
+
+static void merges_areas(void **state)
+{
+    (void)state;
+    struct metrics_area *a = area_new(), *b = area_new();
+    struct metrics *one = metrics_new_in(a), *two = metrics_new_in(b), *all = metrics_new();
+    const struct metric_spec counter = { METRIC_COUNTER, "x_total", "X", 2, 0, { "a", "b" }, { 0 }, 0 };
+    const struct metric_spec gauge = { METRIC_GAUGE, "g", "G", 0, 0, { NULL }, { 0 }, 0 };
+    const struct metric_spec histogram = { METRIC_HISTOGRAM, "h", "H", 0, 1, { NULL }, { 1 }, 0 };
+    const struct metric_spec other_kind = { METRIC_GAUGE, "h", "H", 0, 0, { NULL }, { 0 }, 0 };
+    count(make(one, &counter), "1", "2", 3);
+    count(make(two, &counter), "1", "2", 4);
+    count(make(two, &counter), "", "2", 5);
+    metric_set(metric_series(make(one, &gauge), NULL), 7);
+    metric_observe(make(one, &histogram), metric_series(make(one, &histogram), NULL), 0.5);
+    make(two, &other_kind);
+    metrics_free(one); /* figures outlive who counted them */
+    metrics_merge(all, a, true);
+    metrics_merge(all, b, true);
+    metrics_merge(all, a, false);
+    expect(all, "# HELP x_total X\n# TYPE x_total counter\nx_total{a=\"1\",b=\"2\"} 10\nx_total{a=\"\",b=\"2\"} 5\n"
+        "# HELP g G\n# TYPE g gauge\ng 7\n"
+        "# HELP h H\n# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 2\nh_sum 1\nh_count 2\n");
+    metrics_free(all);
+    metrics_free(two);
+    metrics_area_clear(a);
+    assert_null(metrics_area_next(a, NULL));
+    munmap(a, METRICS_AREA);
+    munmap(b, METRICS_AREA);
+}
+
+/* What finds no room is counted as "other"; a metric without room counts for nobody. */
+static void survives_a_full_area(void **state)
+{
+    (void)state;
+    struct metrics_area *a = area_new();
+    struct metrics *m = metrics_new_in(a), *all = metrics_new();
+    struct metric_spec wide = { METRIC_HISTOGRAM, "wide", "W", 1, METRICS_BUCKETS, { "id" }, { 0 }, METRICS_SERIES_MAX };
+    const struct metric_spec late = { METRIC_COUNTER, "late_total", "L", 0, 0, { NULL }, { 0 }, 0 };
+    char id[16];
+    for (int i = 0; i < METRICS_BUCKETS; i++)
+        wide.buckets[i] = i;
+    log_set_level(LOG_SILENT);
+    struct metric *w = make(m, &wide);
+    for (int i = 0; i < METRICS_SERIES_MAX; i++) {
+        struct slice value = { id, (size_t)snprintf(id, sizeof id, "%d", i) };
+        metric_observe(w, metric_series(w, &value), 1);
+    }
+    struct metric *l = make(m, &late);
+    metric_add(metric_series(l, NULL), 1);
+    log_set_level(LOG_ERROR);
+    metrics_merge(all, a, true);
+    uint32_t n = 0;
+    for (const struct area_record *r = NULL; (r = metrics_area_next(a, r)) != NULL;)
+        n += r->tag == AREA_SERIES;
+    assert_in_range(n, 1000, METRICS_SERIES_MAX - 1);
+    metrics_free(all);
+    metrics_free(m);
+    munmap(a, METRICS_AREA);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -358,6 +428,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(gives_the_same_metric_again, setup, teardown),
         cmocka_unit_test_setup_teardown(refuses_what_prometheus_would_not_read, setup, teardown),
         cmocka_unit_test_setup_teardown(has_a_bounded_number_of_metrics, setup, teardown),
+        cmocka_unit_test(merges_areas),
+        cmocka_unit_test(survives_a_full_area),
     };
     log_set_level(LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

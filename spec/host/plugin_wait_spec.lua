@@ -138,6 +138,27 @@ describe("a wait raises, with a message that says why,", function()
       [[ table.sort({ 2, 1 }, function() tg.redis.call("PING") end) ]])
   end))
 
+  it("in a finalizer and in an FFI callback", async(function()
+    raises(reason, [[
+      local err
+      local proxy = newproxy(true)
+      getmetatable(proxy).__gc = function() err = select(2, pcall(wait)) end
+      proxy = nil
+      collectgarbage()
+      error(err, 0) ]])
+    raises(reason, [[
+      local ffi = require "ffi"
+      ffi.cdef "void qsort(void *, size_t, size_t, int (*)(const void *, const void *));"
+      local err
+      local compare = ffi.cast("int (*)(const void *, const void *)", function()
+        err = select(2, pcall(wait))
+        return 0
+      end)
+      ffi.C.qsort(ffi.new("int[2]"), 2, 4, compare)
+      compare:free()
+      error(err, 0) ]])
+  end))
+
   it("in a coroutine that was resumed below one of these", async(function()
     raises("a coroutine cannot wait here: LuaJIT cannot yield across the C function",
       [[ table.sort({ 2, 1 }, function() coroutine.wrap(function() wait() end)() return true end) ]])

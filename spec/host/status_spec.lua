@@ -9,15 +9,17 @@ describe("status", function()
     local gw = rig.start { config = { workers = 2 } }
     local conn = gw:connect()
     conn:request { path = "/" }
-    support.sleep(100)
-    local run = gw:command("status", "--json")
-    assert.equal(0, run.code, run.err)
-    local status = support.decode(run.out)
+    local status
+    support.wait_for(function() -- a worker tells its figures once a turn
+      local run = gw:command("status", "--json")
+      assert.equal(0, run.code, run.err)
+      status = support.decode(run.out)
+      return status.workers[1].connections + status.workers[2].connections == 1
+    end, "the connection to be shown")
     assert.equal(gw.pid, status.pid)
     assert.is_true(status.ready)
     assert.equal(1, status.generation)
     assert.equal(2, #status.workers)
-    assert.equal(1, status.workers[1].connections + status.workers[2].connections)
     for _, name in ipairs { "/plugins/answer.lua", "/gateway.lua" } do
       assert.equal(support.sha256(support.read_file(gw.dir .. name)), status.files[gw.dir .. name])
     end

@@ -97,7 +97,9 @@ describe("tollgate usage", function()
     assert.equal(200, gw:request(ask(gw, "own")).status) -- 13
     local conns = { hold(gw, "own"), hold(gw, "own"), hold(gw, "gold") }
     local keys = told(gw)
-    local function figures(entry) return { entry.charged, entry.spent, entry.reserved, entry.in_flight, entry.limits[1].share } end
+    local function figures(entry)
+      return { entry.charged, entry.spent, entry.reserved, entry.in_flight, entry.limits[1].share }
+    end
     assert.same({ 13 + 104, 13, 104, 2, 0.117 }, figures(keys.own))
     assert.same({ 52, 0, 52, 1, 0.0104 }, figures(keys.gold))
     assert.equal("0.173", ("%.3f"):format(keys.gold.limits[2].share))
