@@ -270,6 +270,7 @@ int worker_main(int argc, char **argv)
     zone_free(w->zone);
     mem_free(w->listeners);
     mem_free(w->fds);
+    worker_signals_end();
     mem_free(w);
     return code;
 }

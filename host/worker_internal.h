@@ -40,5 +40,6 @@ void worker_accept(struct worker *w);
 void worker_join(struct worker *w);
 /* worker_signal.c */
 void worker_signals(struct worker *w);
+void worker_signals_end(void); /* handlers do not look at the worker any more */
 
 #endif

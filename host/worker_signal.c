@@ -58,3 +58,9 @@ void worker_signals(struct worker *w)
     handle(SIGUSR1, on_interrupt);
     handle(SIGTERM, on_orphaned);
 }
+
+void worker_signals_end(void)
+{
+    handle(SIGUSR1, SIG_IGN);
+    handle(SIGTERM, SIG_IGN);
+}

@@ -16,7 +16,8 @@ local function start(redis)
   local gw = support.gateway {
     env = { TOLLGATE_HOME = home },
     config = { redis = redis.url, reload = { watch = false },
-      plugin_path = { "own" }, routes = { { name = "a", path = "/*", plugins = { quota = { rps = 1000, burst = 1000 }, own = {} } } } },
+      plugin_path = { "own" },
+      routes = { { name = "a", path = "/*", plugins = { quota = { rps = 1000, burst = 1000 }, own = {} } } } },
     files = {
       ["own/own/init.lua"] = [[
         local tg = require "tollgate"
