@@ -1,5 +1,6 @@
-/* See access_log.h. stdout is shared with whoever started the process, so it is not made non-blocking; instead a pipe is asked
- * before each piece whether it takes PIPE_BUF bytes, which is what poll promises. */
+/* See access_log.h. stdout is shared with whoever started the process, so it is not made
+ * non-blocking; instead a pipe is asked before each piece whether it takes PIPE_BUF bytes, which is
+ * what poll promises. */
 #include "access_log.h"
 
 #include <errno.h>

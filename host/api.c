@@ -66,9 +66,11 @@ static int log_error_(lua_State *L)
     return log_at(L, LOG_ERROR);
 }
 
-static const luaL_Reg log_functions[] = {
-    { "debug", log_debug_ }, { "info", log_info_ }, { "warn", log_warn_ }, { "error", log_error_ }, { NULL, NULL }
-};
+static const luaL_Reg log_functions[] = { { "debug", log_debug_ },
+                                          { "info", log_info_ },
+                                          { "warn", log_warn_ },
+                                          { "error", log_error_ },
+                                          { NULL, NULL } };
 
 void api_open(struct generation *g)
 {

@@ -1,5 +1,5 @@
-/* What Lua sees of the host: the module "tollgate" and ctx. Each api_*.c adds one table or one kind of object; what waits
- * goes through task.h. */
+/* What Lua sees of the host: the module "tollgate" and ctx. Each api_*.c adds one table or one kind
+ * of object; what waits goes through task.h. */
 #ifndef TOLLGATE_API_H
 #define TOLLGATE_API_H
 
@@ -17,13 +17,14 @@ struct generation *api_generation(lua_State *L);
 void api_ctx_push(lua_State *L, struct exchange *x);
 /* Lua may still hold ctx; from now on its use raises. */
 void api_ctx_release(struct exchange *x);
-/* The exchange of a ctx (or of its request or response) at idx; raises where it is none or has ended. */
+/* The exchange of a ctx (or of its request or response) at idx; raises where it is none or has
+ * ended. */
 struct exchange *api_exchange(lua_State *L, int idx);
 /* ctx.consumer's field as text in the exchange's arena, or p == NULL. */
 struct slice api_consumer_field(struct exchange *x, const char *field);
 
-/* Sets header fields from a table name → string, number, or list of them at idx; raises on what no header may hold.
- * Fields that frame a message or belong to a connection are refused. */
+/* Sets header fields from a table name → string, number, or list of them at idx; raises on what no
+ * header may hold. Fields that frame a message or belong to a connection are refused. */
 void api_headers_from_table(lua_State *L, int idx, struct headers *h);
 void api_headers_push(lua_State *L, const struct headers *h, struct slice name);
 void api_headers_assign(lua_State *L, struct headers *h, struct slice name, int value_idx);

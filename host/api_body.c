@@ -1,6 +1,6 @@
-/* ctx.request.json and ctx.response.json: reading and editing single values of a JSON body by their place. An edit replaces the
- * bytes of one value; all other bytes stay as they came. Waiting for the body is done in Lua (host/lua/body.lua), these work on one
- * that is there. */
+/* ctx.request.json and ctx.response.json: reading and editing single values of a JSON body by their
+ * place. An edit replaces the bytes of one value; all other bytes stay as they came. Waiting for
+ * the body is done in Lua (host/lua/body.lua), these work on one that is there. */
 #include "api.h"
 #include "json_edit.h"
 
@@ -13,7 +13,8 @@ static struct buf *body_of(lua_State *L, struct exchange *x, bool response)
     return b;
 }
 
-/* A path at idx: a member's name, or a list of names and indices (from 1). Returns the number of steps. */
+/* A path at idx: a member's name, or a list of names and indices (from 1). Returns the number of
+ * steps. */
 static unsigned take_path(lua_State *L, int idx, struct json_step *out)
 {
     if (lua_type(L, idx) == LUA_TSTRING) {
@@ -37,14 +38,16 @@ static unsigned take_path(lua_State *L, int idx, struct json_step *out)
 }
 
 /* (ctx, response, path): finds the place. False after pushing nil and the error. */
-static bool locate(lua_State *L, struct buf **body, struct json_step *steps, unsigned *n, struct json_place *p)
+static bool locate(lua_State *L, struct buf **body, struct json_step *steps, unsigned *n,
+                   struct json_place *p)
 {
     struct exchange *x = api_exchange(L, 1);
     const char *fault = NULL;
     size_t at = 0;
     *body = body_of(L, x, lua_toboolean(L, 2));
     *n = take_path(L, 3, steps);
-    if (json_locate((struct slice){ (*body)->p != NULL ? (*body)->p : "", (*body)->n }, steps, *n, p, &fault, &at) == 0)
+    if (json_locate((struct slice){ (*body)->p != NULL ? (*body)->p : "", (*body)->n }, steps, *n,
+                    p, &fault, &at) == 0)
         return true;
     lua_pushnil(L);
     lua_pushfstring(L, "invalid: %s at byte %d", fault, (int)at + 1);
@@ -80,7 +83,8 @@ static void replace(struct buf *body, struct buf *with)
     *body = *with;
 }
 
-/* set(ctx, response, path, JSON text) → true; nil, "absent" where it has no place to be, or nil, "invalid: …". */
+/* set(ctx, response, path, JSON text) → true; nil, "absent" where it has no place to be, or nil,
+ * "invalid: …". */
 static int body_set(lua_State *L)
 {
     struct json_step steps[JSON_STEPS];
@@ -124,7 +128,9 @@ static int body_remove(lua_State *L)
 
 void api_open_body(lua_State *L)
 {
-    static const luaL_Reg functions[] = { { "get", body_get }, { "set", body_set }, { "remove", body_remove }, { NULL, NULL } };
+    static const luaL_Reg functions[] = {
+        { "get", body_get }, { "set", body_set }, { "remove", body_remove }, { NULL, NULL }
+    };
     lua_newtable(L);
     luaL_register(L, NULL, functions);
     lua_setfield(L, LUA_REGISTRYINDEX, "tollgate.body");

@@ -1,6 +1,7 @@
-/* ctx: one plain table per request, made when the first plugin needs it. Its request and response are small
- * objects over the exchange's own headers, made when asked for. ctx[0] is a handle that is emptied when the request is over, so a plugin that
- * keeps ctx gets an error and not freed memory. */
+/* ctx: one plain table per request, made when the first plugin needs it. Its request and response
+ * are small objects over the exchange's own headers, made when asked for. ctx[0] is a handle that
+ * is emptied when the request is over, so a plugin that keeps ctx gets an error and not freed
+ * memory. */
 #include <string.h>
 
 #include "api_ctx.h"
@@ -20,7 +21,10 @@ struct exchange *api_exchange(lua_State *L, int idx)
         lua_pop(L, 1);
     }
     if (h == NULL)
-        luaL_error(L, "argument #%d must be ctx (or call this with a colon: ctx:name(), ctx.request:name())", idx);
+        luaL_error(
+            L,
+            "argument #%d must be ctx (or call this with a colon: ctx:name(), ctx.request:name())",
+            idx);
     if (h->x == NULL)
         luaL_error(L, "this request has ended: ctx cannot be used any more");
     return h->x;
@@ -150,8 +154,9 @@ static void push_target(lua_State *L, const struct exchange *x)
     lua_setfield(L, -2, "url");
 }
 
-/* ctx:refusal(status, code, message, headers, param) → status, body, headers: an error in the shape of the route's API, to
- * be returned by access. code, headers and param (the request's member at fault) may be nil. */
+/* ctx:refusal(status, code, message, headers, param) → status, body, headers: an error in the shape
+ * of the route's API, to be returned by access. code, headers and param (the request's member at
+ * fault) may be nil. */
 static int ctx_refusal(lua_State *L)
 {
     struct exchange *x = api_exchange(L, 1);
@@ -159,8 +164,11 @@ static int ctx_refusal(lua_State *L)
     const char *code = luaL_optstring(L, 3, NULL), *message = luaL_checkstring(L, 4);
     enum llm_api api = x->route->api;
     lua_settop(L, 6);
-    struct llm_error e = { .status = status, .code = code, .message = slice_of(message),
-        .param = luaL_optstring(L, 6, NULL), .request_id = slice_of(x->id) };
+    struct llm_error e = { .status = status,
+                           .code = code,
+                           .message = slice_of(message),
+                           .param = luaL_optstring(L, 6, NULL),
+                           .request_id = slice_of(x->id) };
     struct buf body;
     buf_init(&body);
     llm_error_body(api, &e, &body);
@@ -211,7 +219,8 @@ static int ctx_index(lua_State *L)
     return 1;
 }
 
-/* Pushes the json part of the request or response at 1: made by host/lua/body.lua over the native functions. */
+/* Pushes the json part of the request or response at 1: made by host/lua/body.lua over the native
+ * functions. */
 int api_ctx_push_json(lua_State *L, bool response)
 {
     lua_getfield(L, LUA_REGISTRYINDEX, "tollgate.json_part");
@@ -238,7 +247,8 @@ int api_ctx_push_json(lua_State *L, bool response)
 static int each_next(lua_State *L)
 {
     struct exchange *x = api_exchange(L, lua_upvalueindex(1));
-    const struct headers *h = lua_toboolean(L, lua_upvalueindex(3)) ? &x->res.headers : &x->req.headers;
+    const struct headers *h =
+        lua_toboolean(L, lua_upvalueindex(3)) ? &x->res.headers : &x->req.headers;
     uint32_t i = (uint32_t)lua_tointeger(L, lua_upvalueindex(2));
     if (i >= h->n)
         return 0;

@@ -1,5 +1,5 @@
-/* Header fields between Lua and the host: names and values are checked on the way in, so that no plugin can split
- * a message or break its framing. */
+/* Header fields between Lua and the host: names and values are checked on the way in, so that no
+ * plugin can split a message or break its framing. */
 #include "api.h"
 
 /* What frames a message or belongs to one connection is the host's own. */
@@ -20,8 +20,7 @@ static void check_name(lua_State *L, struct slice name)
     case HEADER_UPGRADE:
         luaL_error(L, "the header '%s' is set by the gateway itself", name.p);
         break;
-    default:
-        break;
+    default: break;
     }
 }
 
@@ -30,7 +29,8 @@ static struct slice check_value(lua_State *L, struct headers *h, struct slice na
     size_t n;
     int type = lua_type(L, idx);
     if (type != LUA_TSTRING && type != LUA_TNUMBER)
-        luaL_error(L, "header '%s': a value must be a string, a number or a list of these, not %s", name.p, luaL_typename(L, idx));
+        luaL_error(L, "header '%s': a value must be a string, a number or a list of these, not %s",
+                   name.p, luaL_typename(L, idx));
     lua_pushvalue(L, idx); /* so that a number in a table is not changed in place */
     const char *text = lua_tolstring(L, -1, &n);
     struct slice value = slice_trim((struct slice){ text, n });

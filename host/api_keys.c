@@ -52,7 +52,8 @@ static void push_record(lua_State *L, const struct key_record *r)
     lua_setfield(L, -2, "routes");
 }
 
-/* Pushes the table of a record, made when it is first asked for; nil for NULL. The store is at 1. */
+/* Pushes the table of a record, made when it is first asked for; nil for NULL. The store is at 1.
+ */
 static int push_kept(lua_State *L, const struct keystore *ks, const struct key_record *r)
 {
     if (r == NULL) {
@@ -130,7 +131,8 @@ static int store_gc(lua_State *L)
     return 0;
 }
 
-/* What a configuration is made of is read once, with it; a file that is run by itself reads the disk. */
+/* What a configuration is made of is read once, with it; a file that is run by itself reads the
+ * disk. */
 static struct keystore *open_store(struct generation *g, const char *path, struct buf *fault)
 {
     struct slice text;

@@ -1,4 +1,5 @@
-/* tg.llm: metering for plugins. The body is read and scanned in C and never becomes a Lua string. */
+/* tg.llm: metering for plugins. The body is read and scanned in C and never becomes a Lua string.
+ */
 #include <string.h>
 
 #include "api.h"
@@ -22,9 +23,10 @@ static double number_field(lua_State *L, const char *name, double fallback)
     return v;
 }
 
-/* tg.llm.options{ bytes_per_token, default_output, image_tokens, file_tokens, hidden_tokens (tokens), cap_output (boolean),
- * on_missing_usage = "seen" | "reserved", drain_ms, drain_bytes (how far an answer is read on for its usage when the client has
- * left; 0: not at all) } → options for tg.llm.meter. */
+/* tg.llm.options{ bytes_per_token, default_output, image_tokens, file_tokens, hidden_tokens
+ * (tokens), cap_output (boolean), on_missing_usage = "seen" | "reserved", drain_ms, drain_bytes
+ * (how far an answer is read on for its usage when the client has left; 0: not at all) } → options
+ * for tg.llm.meter. */
 static int llm_options_(lua_State *L)
 {
     struct options o;
@@ -50,7 +52,8 @@ static int llm_options_(lua_State *L)
     return 1;
 }
 
-static int push_fault(lua_State *L, int status, const char *code, const char *message, const char *param)
+static int push_fault(lua_State *L, int status, const char *code, const char *message,
+                      const char *param)
 {
     lua_pushnil(L);
     lua_pushinteger(L, status);
@@ -70,11 +73,8 @@ static int inspect(lua_State *L, struct exchange *x, const struct options *o)
     switch (llm_inspect(x->route->api, body, &o->llm, x->llm)) {
     case LLM_FAULT:
         return push_fault(L, 400, x->llm->fault.code, x->llm->fault.message, x->llm->fault.param);
-    case LLM_UNSUPPORTED:
-        lua_pushinteger(L, 0);
-        return 1;
-    default:
-        break;
+    case LLM_UNSUPPORTED: lua_pushinteger(L, 0); return 1;
+    default: break;
     }
     x->llm->model = x->llm->model.p != NULL ? arena_dup(&x->arena, x->llm->model) : x->llm->model;
     buf_init(&edited);
@@ -113,9 +113,10 @@ static void on_cancel(void *arg)
     mem_free(w);
 }
 
-/* tg.llm.meter(ctx, options) → tokens to reserve; or nil, status, code, message, param of an error to answer. Waits for the
- * request's body, reads what it may cost, and makes the edits that bound and report it (a maximum of output, usage in
- * streams). 0 for a route whose API is not metered, and for a request without a body that is no POST. */
+/* tg.llm.meter(ctx, options) → tokens to reserve; or nil, status, code, message, param of an error
+ * to answer. Waits for the request's body, reads what it may cost, and makes the edits that bound
+ * and report it (a maximum of output, usage in streams). 0 for a route whose API is not metered,
+ * and for a request without a body that is no POST. */
 static int llm_meter(lua_State *L)
 {
     struct exchange *x = api_exchange(L, 1);
@@ -126,8 +127,10 @@ static int llm_meter(lua_State *L)
         return luaL_error(L, "this request is metered already");
     struct slice coding = headers_get_id(&x->req.headers, HEADER_CONTENT_ENCODING);
     if (coding.p != NULL && !slice_ieq(coding, SLICE("identity")))
-        return push_fault(L, 415, "unsupported_content_encoding",
-            "A request body on this route must not be content-encoded: its cost could not be read.", NULL);
+        return push_fault(
+            L, 415, "unsupported_content_encoding",
+            "A request body on this route must not be content-encoded: its cost could not be read.",
+            NULL);
     if (x->req.framing == FRAMING_NONE && !slice_eq(x->req.method, SLICE("POST"))) {
         lua_pushinteger(L, 0); /* it asks for nothing that costs tokens */
         return 1;

@@ -1,5 +1,6 @@
-/* Child processes for tollgate exec and test, as require "tollgate.process": specs start a real gateway with it. Plugins of
- * a gateway do not get this. A child that still runs when the Lua state ends is killed and counts as left open. */
+/* Child processes for tollgate exec and test, as require "tollgate.process": specs start a real
+ * gateway with it. Plugins of a gateway do not get this. A child that still runs when the Lua state
+ * ends is killed and counts as left open. */
 #include <signal.h>
 #include <string.h>
 
@@ -14,11 +15,11 @@ struct process {
     uv_process_t handle;
     uv_pipe_t err;
     struct generation *g;
-    struct buf output;       /* what it wrote to stderr */
-    struct task *waiting;    /* for more output, or for the end */
-    bool running, open;      /* open: stderr */
+    struct buf output;    /* what it wrote to stderr */
+    struct task *waiting; /* for more output, or for the end */
+    bool running, open;   /* open: stderr */
     int code, closing;
-    bool orphan;             /* the Lua object has gone */
+    bool orphan; /* the Lua object has gone */
 };
 
 /* --- ends --- */
@@ -89,8 +90,8 @@ static struct process *check(lua_State *L)
     return *(struct process **)luaL_checkudata(L, 1, PROCESS);
 }
 
-/* process.start{ program, argument, …, cwd = folder, stdout = false } → process, or nil, message. Its stdin is closed, its
- * stdout is ours, or dropped where that is false, its stderr is kept. */
+/* process.start{ program, argument, …, cwd = folder, stdout = false } → process, or nil, message.
+ * Its stdin is closed, its stdout is ours, or dropped where that is false, its stderr is kept. */
 static int process_start(lua_State *L)
 {
     struct generation *g = api_generation(L);
@@ -105,7 +106,8 @@ static int process_start(lua_State *L)
     }
     args[n] = NULL;
     lua_getfield(L, 1, "stdout");
-    uv_stdio_flags stdout_flag = lua_isboolean(L, -1) && !lua_toboolean(L, -1) ? UV_IGNORE : UV_INHERIT_FD;
+    uv_stdio_flags stdout_flag =
+        lua_isboolean(L, -1) && !lua_toboolean(L, -1) ? UV_IGNORE : UV_INHERIT_FD;
     lua_getfield(L, 1, "cwd");
     struct process **out = lua_newuserdata(L, sizeof *out);
     struct process *p = mem_zalloc(sizeof *p);
@@ -115,10 +117,16 @@ static int process_start(lua_State *L)
     p->g = g;
     p->handle.data = p->err.data = p;
     uv_pipe_init(&g->sv->loop->uv, &p->err, 0);
-    uv_stdio_container_t io[3] = { { .flags = UV_IGNORE }, { .flags = stdout_flag, .data.fd = 1 },
-        { .flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&p->err } };
-    uv_process_options_t o = { .file = args[0], .args = args, .exit_cb = on_child_end, .stdio = io, .stdio_count = 3,
-        .cwd = lua_isnil(L, -2) ? NULL : luaL_checkstring(L, -2) };
+    uv_stdio_container_t io[3] = { { .flags = UV_IGNORE },
+                                   { .flags = stdout_flag, .data.fd = 1 },
+                                   { .flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE,
+                                     .data.stream = (uv_stream_t *)&p->err } };
+    uv_process_options_t o = { .file = args[0],
+                               .args = args,
+                               .exit_cb = on_child_end,
+                               .stdio = io,
+                               .stdio_count = 3,
+                               .cwd = lua_isnil(L, -2) ? NULL : luaL_checkstring(L, -2) };
     int err = uv_spawn(&g->sv->loop->uv, &p->handle, &o);
     if (err != 0) {
         close_handle(p, (uv_handle_t *)&p->handle);
@@ -199,8 +207,11 @@ static int process_gc(lua_State *L)
 void api_open_process(lua_State *L)
 {
     static const luaL_Reg functions[] = { { "start", process_start }, { NULL, NULL } };
-    static const luaL_Reg methods[] = { { "wait", process_wait }, { "stderr", process_stderr }, { "code", process_code },
-        { "kill", process_kill }, { NULL, NULL } };
+    static const luaL_Reg methods[] = { { "wait", process_wait },
+                                        { "stderr", process_stderr },
+                                        { "code", process_code },
+                                        { "kill", process_kill },
+                                        { NULL, NULL } };
     luaL_newmetatable(L, PROCESS);
     lua_pushcfunction(L, process_gc);
     lua_setfield(L, -2, "__gc");

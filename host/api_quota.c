@@ -1,5 +1,6 @@
-/* tg.quota: the fast path for plugins. Limits are made once and handed over as an object; an admission is a C call
- * that makes no table. The exchange owns what was admitted and settles it when the request ends. */
+/* tg.quota: the fast path for plugins. Limits are made once and handed over as an object; an
+ * admission is a C call that makes no table. The exchange owns what was admitted and settles it
+ * when the request ends. */
 #include "api.h"
 #include "limit_headers.h"
 
@@ -24,8 +25,9 @@ static uint64_t whole(lua_State *L, const char *name, double v)
     return (uint64_t)v;
 }
 
-/* tg.quota.limits{ rate = requests a second, burst = requests, budget = tokens a month, concurrency = requests }
- * → limits. A field left out is not enforced; burst goes with rate. Raises on what the bucket's bounds exclude. */
+/* tg.quota.limits{ rate = requests a second, burst = requests, budget = tokens a month, concurrency
+ * = requests } → limits. A field left out is not enforced; burst goes with rate. Raises on what the
+ * bucket's bounds exclude. */
 static int quota_limits(lua_State *L)
 {
     struct quota_limits l = { 0 };
@@ -49,7 +51,8 @@ static int quota_limits(lua_State *L)
     return 1;
 }
 
-static const char *const verdict_names[] = { "admitted", "rate", "concurrency", "budget", "unavailable" };
+static const char *const verdict_names[] = { "admitted", "rate", "concurrency", "budget",
+                                             "unavailable" };
 
 static int push_verdict(lua_State *L, const struct exchange *x)
 {
@@ -88,8 +91,9 @@ static void check_unadmitted(lua_State *L, const struct exchange *x)
         luaL_error(L, "a request is admitted in its access phase");
 }
 
-/* tg.quota.admit(ctx, key id, limits, reserve in tokens, deadline in ms or nil) → verdict, retry in ms. Waits. The verdict is
- * "admitted", "rate", "concurrency", "budget" or "unavailable"; the time is when another try makes sense. */
+/* tg.quota.admit(ctx, key id, limits, reserve in tokens, deadline in ms or nil) → verdict, retry in
+ * ms. Waits. The verdict is "admitted", "rate", "concurrency", "budget" or "unavailable"; the time
+ * is when another try makes sense. */
 static int quota_admit_(lua_State *L)
 {
     struct exchange *x = api_exchange(L, 1);
@@ -98,7 +102,8 @@ static int quota_admit_(lua_State *L)
     struct quota_limits *l = luaL_checkudata(L, 3, LIMITS);
     lua_Number reserve = luaL_optnumber(L, 4, 0), deadline = luaL_optnumber(L, 5, 0);
     luaL_argcheck(L, key.n > 0, 2, "the key id must not be empty");
-    luaL_argcheck(L, reserve >= 0 && reserve < 9007199254740992.0, 4, "must be an integer from 0 to 2^53 - 1");
+    luaL_argcheck(L, reserve >= 0 && reserve < 9007199254740992.0, 4,
+                  "must be an integer from 0 to 2^53 - 1");
     luaL_argcheck(L, deadline >= 0 && deadline < 1e9, 5, "must be a number of milliseconds");
     check_unadmitted(L, x);
     if (!l->has_rate && !l->has_budget && !l->has_concurrency) {
@@ -110,12 +115,13 @@ static int quota_admit_(lua_State *L)
     if (task != x->task)
         return luaL_error(L, "tg.quota.admit must be called in the request's own phase");
     x->limits = *l;
-    x->admission = quota_admit(x->sv->quota, key, slice_of(x->id), l, (uint64_t)reserve, (uint64_t)deadline, on_verdict, x);
+    x->admission = quota_admit(x->sv->quota, key, slice_of(x->id), l, (uint64_t)reserve,
+                               (uint64_t)deadline, on_verdict, x);
     return task_wait(L, task, on_cancel, x);
 }
 
-/* tg.quota.allow(ctx, key id, limits): lets a request through that Redis could not decide; what it spends is
- * settled once Redis is back. */
+/* tg.quota.allow(ctx, key id, limits): lets a request through that Redis could not decide; what it
+ * spends is settled once Redis is back. */
 static int quota_allow(lua_State *L)
 {
     struct exchange *x = api_exchange(L, 1);
@@ -130,7 +136,8 @@ static int quota_allow(lua_State *L)
     return 0;
 }
 
-/* tg.quota.headers(ctx) → table of the limit headers after the last verdict; empty where there is none. */
+/* tg.quota.headers(ctx) → table of the limit headers after the last verdict; empty where there is
+ * none. */
 static int quota_headers(lua_State *L)
 {
     struct exchange *x = api_exchange(L, 1);
@@ -160,8 +167,12 @@ static int quota_apply_headers(lua_State *L)
 
 void api_open_quota(lua_State *L)
 {
-    static const luaL_Reg functions[] = { { "limits", quota_limits }, { "admit", quota_admit_ }, { "allow", quota_allow },
-        { "headers", quota_headers }, { "apply_headers", quota_apply_headers }, { NULL, NULL } };
+    static const luaL_Reg functions[] = { { "limits", quota_limits },
+                                          { "admit", quota_admit_ },
+                                          { "allow", quota_allow },
+                                          { "headers", quota_headers },
+                                          { "apply_headers", quota_apply_headers },
+                                          { NULL, NULL } };
     luaL_newmetatable(L, LIMITS);
     lua_pushboolean(L, 0);
     lua_setfield(L, -2, "__metatable");

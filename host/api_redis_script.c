@@ -75,7 +75,8 @@ static void push_new(lua_State *L, const char *folder, const char *name, const c
     struct redis_script **out = lua_newuserdata(L, sizeof *out);
     struct redis_script *s = mem_zalloc(sizeof *s);
     struct slice text;
-    int err = g->snapshot == NULL ? rds_script_load(&s->script, folder, name) : snapshot_file(g->snapshot, path, &text);
+    int err = g->snapshot == NULL ? rds_script_load(&s->script, folder, name)
+                                  : snapshot_file(g->snapshot, path, &text);
     if (err == 0 && g->snapshot != NULL)
         err = rds_script_set(&s->script, name, text);
     if (err != 0) {

@@ -28,13 +28,14 @@ static void cancel_whole(void *arg)
     exchange_unwant_whole(arg);
 }
 
-/* ctx.request:body() → string: the whole body, read first where it has not come yet. Waits. A body above the route's
- * limit never returns: the client gets 413. */
+/* ctx.request:body() → string: the whole body, read first where it has not come yet. Waits. A body
+ * above the route's limit never returns: the client gets 413. */
 static int request_body(lua_State *L)
 {
     struct exchange *x = api_exchange(L, 1);
     if (x->stage > STAGE_ACCESS && !x->whole)
-        return luaL_error(L, "ctx.request:body() is there in the access phase, or later where that phase has read it");
+        return luaL_error(L, "ctx.request:body() is there in the access phase, or later where that "
+                             "phase has read it");
     if (x->body_done && exchange_want_whole(x, on_whole, x))
         return whole_result(L, x);
     struct task *t = task_check(L, "ctx.request:body()");
@@ -64,7 +65,8 @@ static int request_read(lua_State *L)
     return task_wait(L, t, cancel_whole, x);
 }
 
-/* ctx.request:set_body(text): what goes upstream. Access phase, once the body has been read with body(). */
+/* ctx.request:set_body(text): what goes upstream. Access phase, once the body has been read with
+ * body(). */
 static int request_set_body(lua_State *L)
 {
     struct exchange *x = api_exchange(L, 1);
@@ -78,7 +80,8 @@ static int request_set_body(lua_State *L)
     return 0;
 }
 
-/* for name, value in ctx.request:each_header() do: every field as it came, repeated ones one by one. */
+/* for name, value in ctx.request:each_header() do: every field as it came, repeated ones one by
+ * one. */
 static int request_each(lua_State *L)
 {
     return api_ctx_push_each(L, false);
@@ -128,7 +131,8 @@ static int request_newindex(lua_State *L)
     if (strcmp(key, "path") == 0) {
         const char *text = luaL_checklstring(L, 3, &n);
         struct slice path;
-        if (n == 0 || text[0] != '/' || url_normalise(&x->arena, arena_dup(&x->arena, (struct slice){ text, n }), &path) != 0)
+        if (n == 0 || text[0] != '/' ||
+            url_normalise(&x->arena, arena_dup(&x->arena, (struct slice){ text, n }), &path) != 0)
             return luaL_error(L, "ctx.request.path must be a path that begins with '/'");
         x->req.path = path;
         x->prefix = 0;
@@ -138,7 +142,8 @@ static int request_newindex(lua_State *L)
             if ((unsigned char)text[i] <= 0x20 || (unsigned char)text[i] >= 0x7f || text[i] == '#')
                 return luaL_error(L, "ctx.request.query must be percent-encoded");
         }
-        x->req.query = text == NULL ? (struct slice){ NULL, 0 } : arena_dup(&x->arena, (struct slice){ text, n });
+        x->req.query = text == NULL ? (struct slice){ NULL, 0 }
+                                    : arena_dup(&x->arena, (struct slice){ text, n });
     } else {
         return luaL_error(L, "ctx.request.%s cannot be set", key);
     }

@@ -1,4 +1,5 @@
-/* ctx.response: the answer's head, and on demand its whole body; the response phase may change both. */
+/* ctx.response: the answer's head, and on demand its whole body; the response phase may change
+ * both. */
 #include <string.h>
 
 #include "api_ctx.h"
@@ -41,10 +42,8 @@ static int gather(lua_State *L, const char *what, void (*on_done)(void *), bool 
     switch (exchange_gather(x, NULL, NULL)) {
     case GATHER_NEVER:
         return luaL_error(L, "%s: this answer is made by a plugin's function as it goes out", what);
-    case GATHER_DONE:
-        return text ? gathered_result(L, x) : 0;
-    default:
-        break;
+    case GATHER_DONE: return text ? gathered_result(L, x) : 0;
+    default: break;
     }
     struct task *t = task_check(L, what);
     if (t != x->task)
@@ -53,8 +52,8 @@ static int gather(lua_State *L, const char *what, void (*on_done)(void *), bool 
     return task_wait(L, t, cancel_gather, x);
 }
 
-/* ctx.response:body() → string: the whole answer, as it will go out. Waits for it; response phase. One above the route's
- * limits.body becomes a 502. */
+/* ctx.response:body() → string: the whole answer, as it will go out. Waits for it; response phase.
+ * One above the route's limits.body becomes a 502. */
 static int response_body(lua_State *L)
 {
     return gather(L, "ctx.response:body()", on_gathered, true);
@@ -66,8 +65,8 @@ static int response_read(lua_State *L)
     return gather(L, "ctx.response:read()", on_gathered_read, false);
 }
 
-/* ctx.response:set_body(text): what goes to the client; response phase, once body() or read() has been called. Content-Length
- * is set by the gateway. */
+/* ctx.response:set_body(text): what goes to the client; response phase, once body() or read() has
+ * been called. Content-Length is set by the gateway. */
 static int response_set_body(lua_State *L)
 {
     struct exchange *x = api_exchange(L, 1);
@@ -76,7 +75,8 @@ static int response_set_body(lua_State *L)
     check_response_open(L, x);
     struct buf *b = exchange_gathered(x);
     if (b == NULL)
-        return luaL_error(L, "ctx.response:set_body() needs ctx.response:body() or :read() to be called first");
+        return luaL_error(
+            L, "ctx.response:set_body() needs ctx.response:body() or :read() to be called first");
     buf_clear(b);
     buf_add(b, text, n);
     return 0;
@@ -123,9 +123,12 @@ static int response_newindex(lua_State *L)
     lua_Number status = luaL_checknumber(L, 3);
     check_response_open(L, x);
     bool had_body = !message_no_body(x->req.method, x->res.status);
-    if (status < 200 || status > 599 || status != (int)status || had_body != !message_no_body(x->req.method, (int)status))
-        return luaL_error(L, "ctx.response.status must be an integer from 200 to 599, and of one kind with %d as to having a body",
-            x->res.status);
+    if (status < 200 || status > 599 || status != (int)status ||
+        had_body != !message_no_body(x->req.method, (int)status))
+        return luaL_error(L,
+                          "ctx.response.status must be an integer from 200 to 599, and of one kind "
+                          "with %d as to having a body",
+                          x->res.status);
     x->res.status = (int)status;
     return 0;
 }

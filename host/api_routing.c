@@ -1,5 +1,5 @@
-/* tg.routing: for the plugin that follows the routing version which operators publish. The master compares what is reported with
- * what the replica runs, and reloads where they differ. */
+/* tg.routing: for the plugin that follows the routing version which operators publish. The master
+ * compares what is reported with what the replica runs, and reloads where they differ. */
 #include <math.h>
 
 #include "api.h"
@@ -17,7 +17,9 @@ static void read_field(lua_State *L, const char *name, struct routing_report *r)
         r->version = (uint64_t)n;
     } else if (strcmp(name, "stale_after") == 0) {
         if (lua_type(L, -1) != LUA_TNUMBER || !(n > 0 && n <= 86400.0 * 366))
-            luaL_error(L, "%s: stale_after must be a number of seconds, greater than 0 and at most a year", F);
+            luaL_error(
+                L, "%s: stale_after must be a number of seconds, greater than 0 and at most a year",
+                F);
         r->stale_ms = (uint64_t)ceil(n * 1000);
     } else if (strcmp(name, "policy") == 0) {
         if (lua_type(L, -1) != LUA_TSTRING)
@@ -29,11 +31,13 @@ static void read_field(lua_State *L, const char *name, struct routing_report *r)
     }
 }
 
-/* tg.routing.follow({ version = integer, stale_after = seconds, policy = string }) → true: tells the gateway which routing version
- * was published: 0 where none was; leave it out where that could not be found out. Where it is not the version that the replica
- * runs, the gateway reloads, once, with the policy (JSON text) in the place of its own routes and plugins where one is given and
- * routing.source is "redis". To be called again and again: where nothing was confirmed for stale_after seconds, /readyz and
- * status say so. Does not wait. nil, err: "unavailable" where no master runs (tollgate exec, check). */
+/* tg.routing.follow({ version = integer, stale_after = seconds, policy = string }) → true: tells
+ * the gateway which routing version was published: 0 where none was; leave it out where that could
+ * not be found out. Where it is not the version that the replica runs, the gateway reloads, once,
+ * with the policy (JSON text) in the place of its own routes and plugins where one is given and
+ * routing.source is "redis". To be called again and again: where nothing was confirmed for
+ * stale_after seconds, /readyz and status say so. Does not wait. nil, err: "unavailable" where no
+ * master runs (tollgate exec, check). */
 static int routing_follow(lua_State *L)
 {
     struct services *sv = api_generation(L)->sv;
@@ -56,7 +60,8 @@ static int routing_follow(lua_State *L)
     return 1;
 }
 
-/* tg.routing.version() → the routing version that the replica runs; 0 where that is not known, as after a start. */
+/* tg.routing.version() → the routing version that the replica runs; 0 where that is not known, as
+ * after a start. */
 static int routing_version(lua_State *L)
 {
     const uint64_t *version = api_generation(L)->sv->routing_version;
@@ -66,7 +71,9 @@ static int routing_version(lua_State *L)
 
 void api_open_routing(lua_State *L)
 {
-    static const luaL_Reg functions[] = { { "follow", routing_follow }, { "version", routing_version }, { NULL, NULL } };
+    static const luaL_Reg functions[] = { { "follow", routing_follow },
+                                          { "version", routing_version },
+                                          { NULL, NULL } };
     lua_newtable(L);
     luaL_register(L, NULL, functions);
     lua_setfield(L, -2, "routing");

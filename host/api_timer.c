@@ -1,5 +1,6 @@
-/* tg.timer: sleep, after, every. A timer belongs to its generation, which ends it; its function runs in a coroutine of its
- * own and may wait. A run that is still waiting when the next one is due is not doubled: that one is left out. */
+/* tg.timer: sleep, after, every. A timer belongs to its generation, which ends it; its function
+ * runs in a coroutine of its own and may wait. A run that is still waiting when the next one is due
+ * is not doubled: that one is left out. */
 #include <math.h>
 
 #include "api.h"
@@ -17,9 +18,9 @@ struct timer_entry {
     struct task *task;
     uint64_t every_ms; /* 0: once */
     int fn;
-    bool once;         /* runs in one worker of the replica */
-    bool stopping;     /* it stopped itself */
-    uint64_t mark;     /* of the code that made it */
+    bool once;                  /* runs in one worker of the replica */
+    bool stopping;              /* it stopped itself */
+    uint64_t mark;              /* of the code that made it */
     struct timer_entry **owner; /* the Lua object's pointer, emptied at the end */
 };
 
@@ -134,7 +135,8 @@ static bool read_once(lua_State *L, const char *what)
         luaL_error(L, "%s: the options must be a table, not %s", what, luaL_typename(L, 3));
     for (lua_pushnil(L); lua_next(L, 3) != 0; lua_pop(L, 1)) {
         if (lua_type(L, -2) != LUA_TSTRING || strcmp(lua_tostring(L, -2), "once") != 0)
-            luaL_error(L, "%s: unknown option; there is: once (true: in one worker of the replica)", what);
+            luaL_error(L, "%s: unknown option; there is: once (true: in one worker of the replica)",
+                       what);
         if (!lua_isboolean(L, -1))
             luaL_error(L, "%s: once must be a boolean, not %s", what, luaL_typename(L, -1));
         once = lua_toboolean(L, -1);
@@ -178,16 +180,17 @@ static int timer_new(lua_State *L, bool repeat, const char *what)
     return 1;
 }
 
-/* tg.timer.after(seconds, fn, { once = boolean } or nil) → timer: calls fn once. With once = true only in one worker of the
- * replica, as for every. */
+/* tg.timer.after(seconds, fn, { once = boolean } or nil) → timer: calls fn once. With once = true
+ * only in one worker of the replica, as for every. */
 static int timer_after(lua_State *L)
 {
     return timer_new(L, false, "tg.timer.after");
 }
 
-/* tg.timer.every(seconds, fn, { once = boolean } or nil) → timer: calls fn again and again, first after `seconds`. With
- * once = true only in one worker of the replica: all workers keep the time, and of those that are due the one that leads
- * calls fn. Another one leads when that one dies, drains, or has been stuck for a second. */
+/* tg.timer.every(seconds, fn, { once = boolean } or nil) → timer: calls fn again and again, first
+ * after `seconds`. With once = true only in one worker of the replica: all workers keep the time,
+ * and of those that are due the one that leads calls fn. Another one leads when that one dies,
+ * drains, or has been stuck for a second. */
 static int timer_every(lua_State *L)
 {
     return timer_new(L, true, "tg.timer.every");

@@ -1,5 +1,6 @@
-/* Memory that lives as long as one request: allocation moves a pointer, and everything is given back at
- * once. The first block is kept over a reset, so that a connection in its steady state allocates nothing. */
+/* Memory that lives as long as one request: allocation moves a pointer, and everything is given
+ * back at once. The first block is kept over a reset, so that a connection in its steady state
+ * allocates nothing. */
 #ifndef TOLLGATE_ARENA_H
 #define TOLLGATE_ARENA_H
 
@@ -23,6 +24,7 @@ void *arena_alloc(struct arena *a, size_t n);
 void *arena_zalloc(struct arena *a, size_t n);
 /* A copy with a NUL behind it (not counted in the slice). */
 struct slice arena_dup(struct arena *a, struct slice s);
-struct slice arena_printf(struct arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+struct slice arena_printf(struct arena *a, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

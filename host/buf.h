@@ -1,4 +1,5 @@
-/* A byte buffer that grows. It owns its bytes; pointers into it are valid until the next call that adds. */
+/* A byte buffer that grows. It owns its bytes; pointers into it are valid until the next call that
+ * adds. */
 #ifndef TOLLGATE_BUF_H
 #define TOLLGATE_BUF_H
 
@@ -13,7 +14,8 @@ struct buf {
 
 void buf_init(struct buf *b);
 void buf_deinit(struct buf *b);
-/* Room for n more bytes behind b->n; returns where they go. The caller adds to b->n what it wrote. */
+/* Room for n more bytes behind b->n; returns where they go. The caller adds to b->n what it wrote.
+ */
 char *buf_reserve(struct buf *b, size_t n);
 void buf_add(struct buf *b, const void *p, size_t n);
 void buf_add_slice(struct buf *b, struct slice s);

@@ -129,8 +129,7 @@ static enum verdict ext_step(struct chunked *c, char ch)
         if (!char_is(ch, CHAR_VALUE))
             return BAD;
         return to(c, ch == '"' ? EXT_QUOTED_END : ch == '\\' ? EXT_ESCAPED : EXT_QUOTED, DROP);
-    case EXT_ESCAPED:
-        return char_is(ch, CHAR_VALUE) ? to(c, EXT_QUOTED, DROP) : BAD;
+    case EXT_ESCAPED: return char_is(ch, CHAR_VALUE) ? to(c, EXT_QUOTED, DROP) : BAD;
     case EXT_VALUE:
         if (char_is(ch, CHAR_TOKEN))
             return DROP;

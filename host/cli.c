@@ -36,9 +36,11 @@ static void check_restart(const char *config, struct generation *g)
         plan_restart_lines(g->snapshot, &here);
         buf_add(&running, "", 1);
         buf_add(&here, "", 1);
-        for (char *line = here.n > 0 ? strtok(here.p, "\n") : NULL; line != NULL; line = strtok(NULL, "\n")) {
+        for (char *line = here.n > 0 ? strtok(here.p, "\n") : NULL; line != NULL;
+             line = strtok(NULL, "\n")) {
             if (strstr(running.p, line) == NULL)
-                printf("%.*s: needs a restart of the gateway that runs\n", (int)strcspn(line, " "), line);
+                printf("%.*s: needs a restart of the gateway that runs\n", (int)strcspn(line, " "),
+                       line);
         }
     }
     buf_deinit(&running);
@@ -74,8 +76,12 @@ struct key_option {
 };
 
 static const struct key_option key_options[] = {
-    { "--tenant", "tenant", false }, { "--plan", "plan", false }, { "--rps", "rps", true }, { "--burst", "burst", true },
-    { "--monthly-tokens", "monthly_tokens", true }, { "--concurrency", "concurrency", true },
+    { "--tenant", "tenant", false },
+    { "--plan", "plan", false },
+    { "--rps", "rps", true },
+    { "--burst", "burst", true },
+    { "--monthly-tokens", "monthly_tokens", true },
+    { "--concurrency", "concurrency", true },
 };
 
 /* Why a key is refused; 2. */
@@ -94,8 +100,10 @@ static const struct key_option *key_option_of(const char *flag)
     return NULL;
 }
 
-/* Adds the members that the options give to `record`, in their order; sets *id. 0, or the exit code. */
-static int key_members(int argc, char **argv, const char **id, struct buf *record, struct buf *routes)
+/* Adds the members that the options give to `record`, in their order; sets *id. 0, or the exit
+ * code. */
+static int key_members(int argc, char **argv, const char **id, struct buf *record,
+                       struct buf *routes)
 {
     for (int i = 1; i < argc; i += 2) {
         const struct key_option *o = key_option_of(argv[i]);
@@ -124,7 +132,8 @@ static int key_members(int argc, char **argv, const char **id, struct buf *recor
 }
 
 /* Appends the record to `line`. 0, or the exit code where keys.jsonl would not take it. */
-static int key_record(const char *id, const char *digest, const struct buf *members, const struct buf *routes, struct buf *line)
+static int key_record(const char *id, const char *digest, const struct buf *members,
+                      const struct buf *routes, struct buf *line)
 {
     struct key_record r;
     struct arena arena;

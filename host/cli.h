@@ -1,5 +1,5 @@
-/* What a person types: one function a command. Each returns the process's exit code: 0; 1 where it failed (said on stderr);
- * 2 where the arguments make no sense. */
+/* What a person types: one function a command. Each returns the process's exit code: 0; 1 where it
+ * failed (said on stderr); 2 where the arguments make no sense. */
 #ifndef TOLLGATE_CLI_H
 #define TOLLGATE_CLI_H
 

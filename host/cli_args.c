@@ -6,11 +6,13 @@
 
 static int fault(const char *command, const char *what, const char *which)
 {
-    fprintf(stderr, "tollgate %s: %s %s (tollgate help lists what there is)\n", command, what, which);
+    fprintf(stderr, "tollgate %s: %s %s (tollgate help lists what there is)\n", command, what,
+            which);
     return -1;
 }
 
-int cli_args_parse(struct cli_args *a, const char *command, int argc, char **argv, int takes, int words)
+int cli_args_parse(struct cli_args *a, const char *command, int argc, char **argv, int takes,
+                   int words)
 {
     *a = (struct cli_args){ .config = "gateway.lua" };
     for (int i = 0; i < argc; i++) {

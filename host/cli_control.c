@@ -1,4 +1,5 @@
-/* tollgate reload, upgrade and status: ask the running gateway over its Unix socket, which is found by the configuration's run_dir. */
+/* tollgate reload, upgrade and status: ask the running gateway over its Unix socket, which is found
+ * by the configuration's run_dir. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,8 +31,8 @@ static int wait_upgraded(const char *config)
     for (int i = 0; i < UPGRADE_TRIES; i++) {
         struct buf status;
         buf_init(&status);
-        bool done = control_try(config, "status", &status) == 0 && status.n > 0
-            && memmem(status.p, status.n, "\"upgrading\":false", 17) != NULL;
+        bool done = control_try(config, "status", &status) == 0 && status.n > 0 &&
+                    memmem(status.p, status.n, "\"upgrading\":false", 17) != NULL;
         buf_deinit(&status);
         if (done) {
             printf("upgraded\n");

@@ -1,6 +1,7 @@
-/* tollgate exec and tollgate test: a Lua file, or busted, in one coroutine with the plugins' primitives at hand and no
- * gateway around it. When it has ended and its timers too, what is left open is a defect of the code that ran: it is named, and
- * the exit code says so. tollgate new runs the same way. */
+/* tollgate exec and tollgate test: a Lua file, or busted, in one coroutine with the plugins'
+ * primitives at hand and no gateway around it. When it has ended and its timers too, what is left
+ * open is a defect of the code that ran: it is named, and the exit code says so. tollgate new runs
+ * the same way. */
 #include <lauxlib.h>
 #include <limits.h>
 #include <stdio.h>
@@ -50,7 +51,8 @@ static void on_settled(void *owner, enum task_outcome outcome)
     finish(owner, outcome);
 }
 
-/* Ends the loop once the main chunk and every timer of after() have ended; a timer of every() would never. */
+/* Ends the loop once the main chunk and every timer of after() have ended; a timer of every() would
+ * never. */
 static void on_poll(struct timer *t)
 {
     struct exec *e = CONTAINER(t, struct exec, poll);
@@ -60,7 +62,8 @@ static void on_poll(struct timer *t)
         timer_set(&e->loop, t, POLL_MS);
 }
 
-/* Calls a function of host/lua/exec.lua with `first`, unless it is NULL, and a list of the arguments. */
+/* Calls a function of host/lua/exec.lua with `first`, unless it is NULL, and a list of the
+ * arguments. */
 static void run(struct exec *e, const char *function, const char *first, int argc, char **argv)
 {
     e->task = task_new(&e->gen->tasks, on_settled, e);
@@ -80,7 +83,8 @@ static void run(struct exec *e, const char *function, const char *first, int arg
         finish(e, outcome);
     e->poll.cb = on_poll;
     timer_set(&e->loop, &e->poll, POLL_MS);
-    uv_ref((uv_handle_t *)&e->loop.alarm); /* with no socket open, a timer is all that keeps the loop */
+    uv_ref((uv_handle_t *)&e->loop
+               .alarm); /* with no socket open, a timer is all that keeps the loop */
     loop_run(&e->loop);
     uv_unref((uv_handle_t *)&e->loop.alarm);
     if (e->code == 0 && e->sv.counters.plugin_errors > 0)
@@ -161,7 +165,8 @@ static const char *take_redis(int *argc, char ***argv)
     return url != NULL && url[0] != '\0' ? url : NULL;
 }
 
-static int exec_main(const char *function, const char *redis, const char *first, int argc, char **argv)
+static int exec_main(const char *function, const char *redis, const char *first, int argc,
+                     char **argv)
 {
     struct exec e = { .code = 1 };
     struct buf faults;
@@ -185,7 +190,8 @@ int cli_exec(int argc, char **argv)
 {
     const char *redis = take_redis(&argc, &argv);
     if (argc < 1) {
-        fprintf(stderr, "tollgate exec: name a file: tollgate exec [--redis URL] FILE [arguments]\n");
+        fprintf(stderr,
+                "tollgate exec: name a file: tollgate exec [--redis URL] FILE [arguments]\n");
         return 2;
     }
     return exec_main("file", redis, argv[0], argc - 1, argv + 1);

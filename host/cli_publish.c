@@ -1,5 +1,6 @@
-/* tollgate publish: has the configuration checked, then raises the routing version in the gateway's Redis, so that all replicas load it.
- * host/lua/publish.lua does the part that talks to Redis, in a Lua state without a configuration. */
+/* tollgate publish: has the configuration checked, then raises the routing version in the gateway's
+ * Redis, so that all replicas load it. host/lua/publish.lua does the part that talks to Redis, in a
+ * Lua state without a configuration. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,9 +24,9 @@ struct publish {
     bool ended;
     enum task_outcome outcome;
     const char *config;
-    struct slice policy;    /* p == NULL: files */
-    lua_Number of;          /* 0: the new version */
-    char seen[32];          /* "": any */
+    struct slice policy; /* p == NULL: files */
+    lua_Number of;       /* 0: the new version */
+    char seen[32];       /* "": any */
 };
 
 static void on_settled(void *owner, enum task_outcome outcome)
@@ -165,7 +166,8 @@ static int publish(struct publish *p, bool rollback)
     if ((checked = check(p)) == NULL || open_redis(p, checked) != 0)
         return -1;
     if (rollback && files) {
-        fprintf(stderr, "tollgate publish: --rollback is for routing.source = \"redis\"; put the former files in place and publish them\n");
+        fprintf(stderr, "tollgate publish: --rollback is for routing.source = \"redis\"; put the "
+                        "former files in place and publish them\n");
         return -1;
     }
     if (rollback && (former(p) != 0 || check(p) == NULL))

@@ -1,5 +1,6 @@
-/* tollgate usage: what keys have used of their budgets. The budgets stand in the configuration and in key records, the counters
- * in the gateway's Redis; host/lua/usage.lua puts them together, in a coroutine of the loaded configuration's Lua state. */
+/* tollgate usage: what keys have used of their budgets. The budgets stand in the configuration and
+ * in key records, the counters in the gateway's Redis; host/lua/usage.lua puts them together, in a
+ * coroutine of the loaded configuration's Lua state. */
 #include <stdio.h>
 
 #include "api.h"
@@ -29,8 +30,10 @@ static void finish(struct usage *u, enum task_outcome outcome)
     }
     lua_State *L = task_lua(u->task);
     u->code = (int)lua_tointeger(L, 1);
-    if (lua_gettop(L) > 1) { /* why Redis did not answer; the connection knows better where it has none */
-        const char *problem = rds_state(u->sv.rds) == RDS_READY ? lua_tostring(L, 2) : rds_problem(u->sv.rds);
+    if (lua_gettop(L) >
+        1) { /* why Redis did not answer; the connection knows better where it has none */
+        const char *problem =
+            rds_state(u->sv.rds) == RDS_READY ? lua_tostring(L, 2) : rds_problem(u->sv.rds);
         fprintf(stderr, "tollgate usage: redis: %s\n", problem);
     }
 }
@@ -57,7 +60,8 @@ static void report(struct usage *u, const struct cli_args *a)
     lua_pushboolean(L, a->json);
     enum task_outcome outcome = task_call(u->task, 3);
     if (outcome == TASK_WAITS) {
-        uv_ref((uv_handle_t *)&u->loop.alarm); /* between two attempts to connect there is only a timer */
+        uv_ref((uv_handle_t *)&u->loop
+                   .alarm); /* between two attempts to connect there is only a timer */
         loop_run(&u->loop);
         uv_unref((uv_handle_t *)&u->loop.alarm);
     } else {

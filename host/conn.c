@@ -11,18 +11,18 @@ struct conn {
     const struct conn_owner *owner;
     struct stream *stream;
     struct parser *parser;
-    struct exchange *x;   /* whose request is read or whose answer is owed */
+    struct exchange *x; /* whose request is read or whose answer is owed */
     struct timer read_timer, write_timer;
-    struct buf held;      /* pipelined behind the request that is served */
+    struct buf held; /* pipelined behind the request that is served */
     uint32_t slot;
-    uint64_t write_mark;  /* stream_sent when the write deadline began */
-    bool head_seen;       /* of the current request */
-    bool begun;           /* its exchange has been started */
-    bool request_done;    /* its last byte has been read */
-    bool discarding;      /* answered already: the rest of its body is dropped */
-    bool broken;          /* framing lost: nothing more is parsed */
-    bool clogged;         /* the next request waits until the client has taken its answers */
-    bool ending;          /* ends once the client has taken its answers */
+    uint64_t write_mark; /* stream_sent when the write deadline began */
+    bool head_seen;      /* of the current request */
+    bool begun;          /* its exchange has been started */
+    bool request_done;   /* its last byte has been read */
+    bool discarding;     /* answered already: the rest of its body is dropped */
+    bool broken;         /* framing lost: nothing more is parsed */
+    bool clogged;        /* the next request waits until the client has taken its answers */
+    bool ending;         /* ends once the client has taken its answers */
     bool draining, body_paused, full, half_closed;
 };
 
@@ -42,9 +42,12 @@ static void client_done(void *self, enum client_after after);
 
 static const struct parse_events parse_events = { on_head, on_body, on_message_end };
 static const struct stream_events stream_events = { on_read, on_end, on_drain };
-static const struct client_ops client_ops = { client_send, client_queued, client_want_body, client_done };
+static const struct client_ops client_ops = { client_send, client_queued, client_want_body,
+                                              client_done };
 
-enum { DRAIN_IDLE_MS = 100 }; /* for what a client may have sent when it had not seen yet that we end */
+enum {
+    DRAIN_IDLE_MS = 100
+}; /* for what a client may have sent when it had not seen yet that we end */
 
 static const struct settings *settings_of(const struct conn *c)
 {
@@ -68,7 +71,8 @@ struct conn *conn_new(struct stream *s, const struct conn_owner *owner)
 
 enum how { HOW_FINISH, HOW_CLOSE, HOW_RESET };
 
-/* An answer that waits for a slow reader is written first, for as long as the write deadline allows. */
+/* An answer that waits for a slow reader is written first, for as long as the write deadline
+ * allows. */
 static void conn_end(struct conn *c, enum how how)
 {
     const struct conn_owner *owner = c->owner;
@@ -168,7 +172,8 @@ static void set_body_deadline(struct conn *c)
     if (c->request_done || c->body_paused || held_off)
         timer_stop(&c->read_timer);
     else if (c->head_seen)
-        set_deadline(c, x != NULL && x->route != NULL ? x->route->timeouts.body : settings_of(c)->timeouts.body);
+        set_deadline(c, x != NULL && x->route != NULL ? x->route->timeouts.body
+                                                      : settings_of(c)->timeouts.body);
 }
 
 /* The rest of a body that nobody wanted has been read. Returns false where the connection ended. */
@@ -257,11 +262,13 @@ static void on_end(void *arg, int err)
 {
     struct conn *c = arg;
     bool owed = c->x != NULL && c->begun;
-    if (err == 0 && owed && c->x->route != NULL && c->x->route->half_close_answer && c->request_done) {
+    if (err == 0 && owed && c->x->route != NULL && c->x->route->half_close_answer &&
+        c->request_done) {
         c->half_closed = true;
         return;
     }
-    if (err == 0 && (c->ending || (owed && c->broken))) /* what it has been answered may still be read */
+    if (err == 0 &&
+        (c->ending || (owed && c->broken))) /* what it has been answered may still be read */
         return;
     conn_lost(c, err == 0 && c->x == NULL ? HOW_FINISH : HOW_CLOSE);
 }
@@ -271,7 +278,8 @@ static void on_left(void *arg, int err)
 {
     struct conn *c = arg;
     bool owed = c->x != NULL && c->begun;
-    bool stays = c->x == NULL || c->broken || (owed && c->x->route != NULL && c->x->route->half_close_answer);
+    bool stays = c->x == NULL || c->broken ||
+                 (owed && c->x->route != NULL && c->x->route->half_close_answer);
     if (err != 0 || !stays)
         conn_lost(c, HOW_CLOSE);
 }
@@ -293,8 +301,10 @@ static void on_drain(void *arg)
 static void on_read_deadline(struct timer *t)
 {
     struct conn *c = CONTAINER(t, struct conn, read_timer);
-    if (c->x == NULL) { /* idle (nothing is owed that a reset could overtake), or slow with a body that nobody wants */
-        conn_end(c, c->draining && !c->discarding && stream_queued(c->stream) == 0 ? HOW_CLOSE : HOW_FINISH);
+    if (c->x == NULL) { /* idle (nothing is owed that a reset could overtake), or slow with a body
+                           that nobody wants */
+        conn_end(c, c->draining && !c->discarding && stream_queued(c->stream) == 0 ? HOW_CLOSE
+                                                                                   : HOW_FINISH);
     } else if (c->begun) {
         c->broken = true;
         exchange_body_timeout(c->x);

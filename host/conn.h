@@ -1,8 +1,9 @@
-/* One client's connection: requests out of its bytes, one exchange at a time, keep-alive and pipelining. It owns the socket,
- * the parser and the deadlines of head, body, idle time and writing; the exchange owns everything else.
+/* One client's connection: requests out of its bytes, one exchange at a time, keep-alive and
+ * pipelining. It owns the socket, the parser and the deadlines of head, body, idle time and
+ * writing; the exchange owns everything else.
  *
- * The socket stays readable while an answer is owed (libuv reports no reset once reading is stopped); what a
- * client pipelines meanwhile is held, up to a limit. */
+ * The socket stays readable while an answer is owed (libuv reports no reset once reading is
+ * stopped); what a client pipelines meanwhile is held, up to a limit. */
 #ifndef TOLLGATE_CONN_H
 #define TOLLGATE_CONN_H
 

@@ -63,7 +63,9 @@ static bool receive(struct control *c)
         char bytes[CMSG_SPACE(sizeof(int))];
     } rights;
     struct iovec iov = { text, sizeof text };
-    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &rights, .msg_controllen = sizeof rights };
+    struct msghdr m = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &rights, .msg_controllen = sizeof rights
+    };
     ssize_t n = recvmsg(c->fd, &m, MSG_CMSG_CLOEXEC);
     if (n > 0) {
         c->events->on_message(c->arg, (struct slice){ text, (size_t)n }, passed_fd(&m));

@@ -23,7 +23,8 @@ bool control_link(const char *config, char *out, size_t size)
     EVP_Digest(path, strlen(path), digest, NULL, EVP_sha256(), NULL);
     for (int i = 0; i < 16; i++)
         snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-    snprintf(out, size, "%s/tollgate-%u-%s", dir != NULL && dir[0] == '/' ? dir : "/tmp", (unsigned)geteuid(), hex);
+    snprintf(out, size, "%s/tollgate-%u-%s", dir != NULL && dir[0] == '/' ? dir : "/tmp",
+             (unsigned)geteuid(), hex);
     return true;
 }
 
@@ -32,7 +33,8 @@ static bool by_link(const char *config, char *out, size_t size)
 {
     char link[PATH_MAX];
     struct stat st;
-    if (!control_link(config, link, sizeof link) || lstat(link, &st) != 0 || (st.st_uid != geteuid() && st.st_uid != 0))
+    if (!control_link(config, link, sizeof link) || lstat(link, &st) != 0 ||
+        (st.st_uid != geteuid() && st.st_uid != 0))
         return false;
     ssize_t n = readlink(link, out, size - 1);
     if (n <= 0)

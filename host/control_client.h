@@ -1,5 +1,6 @@
-/* Asking a running gateway, from another process. Its Unix socket is in its run directory, which the configuration names; that may be broken
- * at the moment (reload is to say how), so the gateway also leaves a link, named after the configuration's path, in $XDG_RUNTIME_DIR or /tmp. */
+/* Asking a running gateway, from another process. Its Unix socket is in its run directory, which
+ * the configuration names; that may be broken at the moment (reload is to say how), so the gateway
+ * also leaves a link, named after the configuration's path, in $XDG_RUNTIME_DIR or /tmp. */
 #ifndef TOLLGATE_CONTROL_CLIENT_H
 #define TOLLGATE_CONTROL_CLIENT_H
 

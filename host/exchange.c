@@ -15,7 +15,8 @@ static void on_finish(struct deferred *d);
 static void on_produce(struct deferred *d);
 static void exchange_over(struct exchange *x);
 
-/* 21 characters: milliseconds since the epoch and 60 random bits, in Crockford's base 32 (as ULIDs sort by time). */
+/* 21 characters: milliseconds since the epoch and 60 random bits, in Crockford's base 32 (as ULIDs
+ * sort by time). */
 static void make_id(char out[24])
 {
     static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
@@ -37,7 +38,8 @@ static void make_id(char out[24])
     out[21] = '\0';
 }
 
-struct exchange *exchange_new(struct services *sv, struct generation *gen, const struct client *client)
+struct exchange *exchange_new(struct services *sv, struct generation *gen,
+                              const struct client *client)
 {
     struct exchange *x = mem_zalloc(sizeof *x);
     x->sv = sv;
@@ -50,7 +52,8 @@ struct exchange *exchange_new(struct services *sv, struct generation *gen, const
     x->finish.run = on_finish;
     x->produce.run = on_produce;
     arena_init(&x->arena);
-    x->client.address = arena_dup(&x->arena, slice_of(client->address)).p; /* the log phase outlives the connection */
+    x->client.address = arena_dup(&x->arena, slice_of(client->address))
+                            .p; /* the log phase outlives the connection */
     make_id(x->id);
     generation_hold(gen);
     sv->exchanges++;
@@ -114,8 +117,8 @@ void exchange_reject(struct exchange *x, int status, const char *message)
 static void answer_no_method(struct exchange *x)
 {
     struct slice allow = routes_allow(x->gen->table, &x->req, &x->arena);
-    exchange_error_with(x, 405, "method_not_allowed", "This path does not take this method.", SLICE("allow"),
-        allow); /* RFC 9110, section 15.5.6 */
+    exchange_error_with(x, 405, "method_not_allowed", "This path does not take this method.",
+                        SLICE("allow"), allow); /* RFC 9110, section 15.5.6 */
 }
 
 void exchange_begin(struct exchange *x)
@@ -134,15 +137,18 @@ void exchange_begin(struct exchange *x)
     x->route = m.route;
     x->prefix = m.route->strip_prefix ? m.prefix : 0;
     if (m.route->quarantined) {
-        exchange_error(x, 503, "plugin_quarantined", "A plugin of this route has been switched off since it was stuck.");
+        exchange_error(x, 503, "plugin_quarantined",
+                       "A plugin of this route has been switched off since it was stuck.");
         return;
     }
     if (x->req.framing == FRAMING_LENGTH && x->req.length > m.route->body_limit) {
-        exchange_error(x, 413, "request_too_large", "The request body is larger than this route allows.");
+        exchange_error(x, 413, "request_too_large",
+                       "The request body is larger than this route allows.");
         return;
     }
     if (x->body_seen > m.route->body_limit) {
-        exchange_error(x, 413, "request_too_large", "The request body is larger than this route allows.");
+        exchange_error(x, 413, "request_too_large",
+                       "The request body is larger than this route allows.");
         return;
     }
     x->stage = STAGE_ACCESS;
@@ -152,17 +158,10 @@ void exchange_begin(struct exchange *x)
 void exchange_phase_done(struct exchange *x)
 {
     switch (x->phase) {
-    case PHASE_ACCESS:
-        exchange_origin_start(x);
-        break;
-    case PHASE_RESPONSE:
-        exchange_answer_go(x);
-        break;
-    case PHASE_LOG:
-        exchange_over(x);
-        break;
-    default:
-        break;
+    case PHASE_ACCESS: exchange_origin_start(x); break;
+    case PHASE_RESPONSE: exchange_answer_go(x); break;
+    case PHASE_LOG: exchange_over(x); break;
+    default: break;
     }
 }
 
@@ -234,6 +233,7 @@ static void exchange_over(struct exchange *x)
 
 const char *exchange_ended_name(enum ended e)
 {
-    static const char *const names[] = { "ok", "client_gone", "origin_cut", "timeout", "plugin_error", "shutdown" };
+    static const char *const names[] = { "ok",      "client_gone",  "origin_cut",
+                                         "timeout", "plugin_error", "shutdown" };
     return names[e];
 }

@@ -1,16 +1,16 @@
-/* One request from its first byte to its log line. The exchange owns the request, its body where it is held, the
- * connection to the origin, the coroutine of its plugins and its admission; whatever happens, all of it ends in
- * exchange_finish, once.
+/* One request from its first byte to its log line. The exchange owns the request, its body where it
+ * is held, the connection to the origin, the coroutine of its plugins and its admission; whatever
+ * happens, all of it ends in exchange_finish, once.
  *
  *   HEAD → ACCESS → ORIGIN → RESPONSE → RELAY → TAIL → LOG → gone
  *
- * An answer that does not come from the origin (a plugin's, or the gateway's own error) joins at RESPONSE. In TAIL the
- * settlement goes to Redis before the last bytes go to the client.
+ * An answer that does not come from the origin (a plugin's, or the gateway's own error) joins at
+ * RESPONSE. In TAIL the settlement goes to Redis before the last bytes go to the client.
  *
- * Files: exchange.c (life), exchange_body.c (the request's body), exchange_phase.c (plugins), exchange_request.c (what goes up),
- * exchange_origin.c (the origin),
- * exchange_answer.c (to the client), exchange_whole.c (whole answers, and answers read on for nobody), exchange_log.c (charge and
- * access log). */
+ * Files: exchange.c (life), exchange_body.c (the request's body), exchange_phase.c (plugins),
+ * exchange_request.c (what goes up), exchange_origin.c (the origin), exchange_answer.c (to the
+ * client), exchange_whole.c (whole answers, and answers read on for nobody), exchange_log.c (charge
+ * and access log). */
 #ifndef TOLLGATE_EXCHANGE_H
 #define TOLLGATE_EXCHANGE_H
 
@@ -27,10 +27,10 @@ enum { EXCHANGE_WINDOW = 65536 }; /* bytes that may wait for a slower side */
 struct exchange;
 
 enum client_after {
-    CLIENT_KEEP,   /* the answer is complete; the connection may serve the next request */
-    CLIENT_CLOSE,  /* complete, but the connection ends */
-    CLIENT_ABORT,  /* incomplete, which the framing shows */
-    CLIENT_RESET   /* incomplete, which only a reset shows */
+    CLIENT_KEEP,  /* the answer is complete; the connection may serve the next request */
+    CLIENT_CLOSE, /* complete, but the connection ends */
+    CLIENT_ABORT, /* incomplete, which the framing shows */
+    CLIENT_RESET  /* incomplete, which only a reset shows */
 };
 
 /* What an exchange needs of its client's connection. */
@@ -50,11 +50,20 @@ struct client {
     int port;
 };
 
-enum stage { STAGE_HEAD, STAGE_ACCESS, STAGE_ORIGIN, STAGE_RESPONSE, STAGE_RELAY, STAGE_TAIL, STAGE_LOG };
+enum stage {
+    STAGE_HEAD,
+    STAGE_ACCESS,
+    STAGE_ORIGIN,
+    STAGE_RESPONSE,
+    STAGE_RELAY,
+    STAGE_TAIL,
+    STAGE_LOG
+};
 
 enum ended {
     ENDED_OK,
-    ENDED_CLIENT_GONE,  /* the client left before the answer's end, or broke its own body behind the answer's head */
+    ENDED_CLIENT_GONE,  /* the client left before the answer's end, or broke its own body behind the
+                           answer's head */
     ENDED_ORIGIN_CUT,   /* the origin's answer broke off after its head */
     ENDED_TIMEOUT,      /* the origin fell silent after its head */
     ENDED_PLUGIN_ERROR, /* a plugin raised after the head was sent */
@@ -65,67 +74,69 @@ enum source { SOURCE_NONE, SOURCE_ORIGIN, SOURCE_BYTES, SOURCE_FUNCTION };
 
 struct exchange {
     struct services *sv;
-    struct generation *gen;        /* held */
-    const struct route *route;     /* NULL until matched */
+    struct generation *gen;    /* held */
+    const struct route *route; /* NULL until matched */
     struct client client;
     bool client_here;
-    bool quiet;                    /* of the admin listener: not counted, not logged */
+    bool quiet; /* of the admin listener: not counted, not logged */
     enum stage stage;
     enum ended ended;
     struct arena arena;
     struct request req;
-    struct slice path;             /* as the client asked, whatever plugins made of it */
+    struct slice path; /* as the client asked, whatever plugins made of it */
     struct response res;
     char id[24];
     uint64_t begun, origin_begun, first_byte, ended_at; /* ms of the loop; 0: not come to */
-    int64_t begun_wall;            /* ms since the epoch */
-    size_t prefix;                 /* of the path, for strip_prefix */
+    int64_t begun_wall;                                 /* ms since the epoch */
+    size_t prefix;                                      /* of the path, for strip_prefix */
     struct timer timer;
-    struct exchange *next, **link; /* of those in this worker whose log phase waits; link is NULL elsewhere */
+    struct exchange *next,
+        **link; /* of those in this worker whose log phase waits; link is NULL elsewhere */
 
     /* the request's body */
-    struct buf body;               /* what has come and not gone to the origin; all of it once `whole` */
+    struct buf body; /* what has come and not gone to the origin; all of it once `whole` */
     uint64_t body_seen;
     bool body_done, whole, paused, continued;
-    void (*on_whole)(void *arg);   /* who waits for the whole body */
+    void (*on_whole)(void *arg); /* who waits for the whole body */
     void *on_whole_arg;
 
     /* plugins */
     struct task *task, *body_task, *log_task;
-    int ctx_ref;                   /* LUA_NOREF until a plugin runs */
+    int ctx_ref; /* LUA_NOREF until a plugin runs */
     enum phase phase;
     uint32_t hook;
     bool response_hooks_ran;
-    struct buf edited;             /* what the last body hook returned */
-    const struct hook *answerer;   /* whose function makes the answer */
+    struct buf edited;           /* what the last body hook returned */
+    const struct hook *answerer; /* whose function makes the answer */
 
     /* the origin */
     struct upstream_wait *origin_wait;
     struct upstream_conn *origin;
-    struct buf pending;            /* bytes of the origin that came while plugins wait */
-    bool head_sent_up, upload_done, retried, reached_origin, feeding, origin_complete, origin_surplus, origin_paused;
-    int origin_failure;            /* the connection failed while plugins wait */
-    int let_go;                    /* while feeding: what to do with the connection behind it */
-    uint64_t origin_keep_ms;       /* how long the origin keeps it idle; 0: not said */
-    int origin_status;             /* as it came; a plugin may change res.status. 0: no head came */
-    uint64_t origin_limit_ms;      /* of the current wait, for the log */
+    struct buf pending; /* bytes of the origin that came while plugins wait */
+    bool head_sent_up, upload_done, retried, reached_origin, feeding, origin_complete,
+        origin_surplus, origin_paused;
+    int origin_failure;       /* the connection failed while plugins wait */
+    int let_go;               /* while feeding: what to do with the connection behind it */
+    uint64_t origin_keep_ms;  /* how long the origin keeps it idle; 0: not said */
+    int origin_status;        /* as it came; a plugin may change res.status. 0: no head came */
+    uint64_t origin_limit_ms; /* of the current wait, for the log */
 
     /* the answer */
     enum source source;
-    struct slice answer;           /* SOURCE_BYTES; in the arena */
-    int producer_ref;              /* SOURCE_FUNCTION */
+    struct slice answer; /* SOURCE_BYTES; in the arena */
+    int producer_ref;    /* SOURCE_FUNCTION */
     bool producing, producer_blocked;
-    enum framing framing;          /* towards the client */
+    enum framing framing; /* towards the client */
     struct buf head_out, tail;
-    uint64_t length;               /* of FRAMING_LENGTH */
-    uint64_t relayed;              /* body bytes to the client */
+    uint64_t length;  /* of FRAMING_LENGTH */
+    uint64_t relayed; /* body bytes to the client */
     bool head_sent, has_body, keep_alive;
-    bool gathering, gathered;      /* a plugin waits for the whole answer; it is in whole_answer */
+    bool gathering, gathered; /* a plugin waits for the whole answer; it is in whole_answer */
     struct buf whole_answer;
     void (*on_gathered)(void *arg);
     void *on_gathered_arg;
     struct deferred gather;
-    bool gone;                     /* the client left and the answer is read on */
+    bool gone;                          /* the client left and the answer is read on */
     uint64_t read_on_ms, read_on_bytes; /* its bounds; 0 ms: not to be read on */
     struct timer read_on_timer;
     struct deferred finish, produce;
@@ -136,20 +147,21 @@ struct exchange {
     struct quota_limits limits;
     struct quota_result verdict;
     bool has_verdict;
-    const char *refusal;           /* the limit that refused, static; NULL */
+    const char *refusal; /* the limit that refused, static; NULL */
     bool metered;
     struct llm_request *llm;
     struct meter meter;
     struct llm_reader *reader;
     enum llm_body answer_body;
     uint64_t used;
-    const char *missing_usage;     /* why the policy charged, static; NULL */
+    const char *missing_usage; /* why the policy charged, static; NULL */
 };
 
 /* --- life (exchange.c) --- */
 
 /* A new exchange; its request may be parsed into x->req with x->arena. Holds the generation. */
-struct exchange *exchange_new(struct services *sv, struct generation *gen, const struct client *client);
+struct exchange *exchange_new(struct services *sv, struct generation *gen,
+                              const struct client *client);
 /* The head is in x->req, and as much of the body as came with it was given. Goes on by itself. */
 void exchange_begin(struct exchange *x);
 /* The head was refused by the parser: answers and closes. */
@@ -175,8 +187,8 @@ void exchange_body_bad(struct exchange *x, int status, const char *message);
 
 /* --- the request's body (exchange_body.c) --- */
 
-/* Calls on_whole once the whole body is in x->body (never at once). True where it is already, without a call. Answers 413 by itself where the body
- * is too large, and then calls nothing. */
+/* Calls on_whole once the whole body is in x->body (never at once). True where it is already,
+ * without a call. Answers 413 by itself where the body is too large, and then calls nothing. */
 bool exchange_want_whole(struct exchange *x, void (*on_whole)(void *arg), void *arg);
 void exchange_unwant_whole(struct exchange *x);
 /* Says 100 Continue where the client waits for it. */
@@ -186,31 +198,34 @@ void exchange_upload(struct exchange *x);
 
 /* --- answers (exchange_answer.c) --- */
 
-/* Makes the gateway's own error the answer, in the API's shape. Where the head was sent already the exchange is
- * cut off. `code` and `message` as in llm_error. */
+/* Makes the gateway's own error the answer, in the API's shape. Where the head was sent already the
+ * exchange is cut off. `code` and `message` as in llm_error. */
 void exchange_error(struct exchange *x, int status, const char *code, const char *message);
 /* The same with a header field more (name.p NULL: none). */
-void exchange_error_with(struct exchange *x, int status, const char *code, const char *message, struct slice name,
-    struct slice value);
+void exchange_error_with(struct exchange *x, int status, const char *code, const char *message,
+                         struct slice name, struct slice value);
 /* x->res, x->source and what belongs to it are set: runs the response phase and sends. */
 void exchange_answer(struct exchange *x);
-void exchange_answer_go(struct exchange *x);      /* behind the response phase */
+void exchange_answer_go(struct exchange *x); /* behind the response phase */
 void exchange_relay(struct exchange *x, struct slice piece);
 void exchange_relay_end(struct exchange *x);
-void exchange_flush(struct exchange *x);          /* the head, where no body went with it */
+void exchange_flush(struct exchange *x); /* the head, where no body went with it */
 bool exchange_client_full(const struct exchange *x);
 
-void exchange_open_reader(struct exchange *x);    /* for usage, where the answer is the origin's and metered */
+void exchange_open_reader(
+    struct exchange *x); /* for usage, where the answer is the origin's and metered */
 
 /* --- whole answers, and answers for nobody (exchange_whole.c) --- */
 
 enum exchange_gather { GATHER_DONE, GATHER_WAIT, GATHER_NEVER };
 
-/* In the response phase: GATHER_DONE where the whole answer is there already; GATHER_WAIT, and on_gathered is called later (with
- * NULL nothing is started); GATHER_NEVER where a plugin's function makes it. An answer above the route's body limit becomes a 502. */
+/* In the response phase: GATHER_DONE where the whole answer is there already; GATHER_WAIT, and
+ * on_gathered is called later (with NULL nothing is started); GATHER_NEVER where a plugin's
+ * function makes it. An answer above the route's body limit becomes a 502. */
 enum exchange_gather exchange_gather(struct exchange *x, void (*on_gathered)(void *arg), void *arg);
 void exchange_ungather(struct exchange *x);
-/* The whole answer, to be read and edited until the response phase ends; NULL where it was not gathered. */
+/* The whole answer, to be read and edited until the response phase ends; NULL where it was not
+ * gathered. */
 struct buf *exchange_gathered(struct exchange *x);
 bool exchange_gather_piece(struct exchange *x, struct slice piece); /* false: too large */
 void exchange_gather_end(struct exchange *x);
@@ -222,7 +237,8 @@ void exchange_end_gone(struct services *sv);
 
 /* --- the request as it goes up (exchange_request.c) --- */
 
-/* Makes x->req what the origin is to get: fields of one connection out, those of the gateway and the target in. Once. */
+/* Makes x->req what the origin is to get: fields of one connection out, those of the gateway and
+ * the target in. Once. */
 void exchange_request_prepare(struct exchange *x);
 /* Sends it on x->origin, with as much of the body as there is. */
 void exchange_request_send(struct exchange *x);
@@ -231,18 +247,23 @@ void exchange_add_via(struct exchange *x, struct headers *h, int minor);
 /* --- the origin (exchange_origin.c) --- */
 
 void exchange_origin_start(struct exchange *x);
-void exchange_origin_resume(struct exchange *x);  /* behind the response phase, or once the client has drained */
+void exchange_origin_resume(
+    struct exchange *x); /* behind the response phase, or once the client has drained */
 void exchange_origin_let_go(struct exchange *x, bool reuse);
-void exchange_origin_await(struct exchange *x);   /* the deadline of the answer's head, behind each piece of the request */
+void exchange_origin_await(
+    struct exchange *x); /* the deadline of the answer's head, behind each piece of the request */
 
 /* --- plugins (exchange_phase.c) --- */
 
-/* Runs the hooks of a phase; exchange_phase_done is called at once or later when all have run, unless one answered. */
+/* Runs the hooks of a phase; exchange_phase_done is called at once or later when all have run,
+ * unless one answered. */
 void exchange_phase_run(struct exchange *x, enum phase phase);
-void exchange_phase_done(struct exchange *x);     /* exchange.c */
-/* Runs the body hooks over a piece and emits what they make of it. False where one failed (the exchange was ended). */
-bool exchange_body_hooks(struct exchange *x, struct slice piece, bool last, void (*emit)(void *, struct slice));
-void exchange_produce(struct exchange *x);        /* SOURCE_FUNCTION: the next pieces */
+void exchange_phase_done(struct exchange *x); /* exchange.c */
+/* Runs the body hooks over a piece and emits what they make of it. False where one failed (the
+ * exchange was ended). */
+bool exchange_body_hooks(struct exchange *x, struct slice piece, bool last,
+                         void (*emit)(void *, struct slice));
+void exchange_produce(struct exchange *x); /* SOURCE_FUNCTION: the next pieces */
 void exchange_drop_tasks(struct exchange *x);
 /* Gives up the log phases that wait still: the process ends. Returns how many. */
 uint32_t exchange_end_logs(struct services *sv);

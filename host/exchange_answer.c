@@ -1,8 +1,9 @@
-/* See exchange.h: what goes to the client. A piece of the answer passes the usage reader, then the plugins' body phase,
- * then gets its framing. The head waits for the first piece, so that both go in one write.
+/* See exchange.h: what goes to the client. A piece of the answer passes the usage reader, then the
+ * plugins' body phase, then gets its framing. The head waits for the first piece, so that both go
+ * in one write.
  *
- * Where an admission is to be settled, the answer's very end (the last bytes of a known length, or the last chunk) is
- * held back until the settlement is on its way. */
+ * Where an admission is to be settled, the answer's very end (the last bytes of a known length, or
+ * the last chunk) is held back until the settlement is on its way. */
 #include "exchange.h"
 
 #include <stdio.h>
@@ -20,18 +21,21 @@ static void edit(void *arg, struct slice piece);
 
 static enum llm_api api_of(const struct exchange *x)
 {
-    return x->route != NULL && x->route->api != LLM_NONE ? x->route->api : llm_api_of_path(x->req.path);
+    return x->route != NULL && x->route->api != LLM_NONE ? x->route->api
+                                                         : llm_api_of_path(x->req.path);
 }
 
-void exchange_error_with(struct exchange *x, int status, const char *code, const char *message, struct slice name,
-    struct slice value)
+void exchange_error_with(struct exchange *x, int status, const char *code, const char *message,
+                         struct slice name, struct slice value)
 {
     if (x->stage >= STAGE_RELAY) {
         exchange_finish(x, ENDED_PLUGIN_ERROR);
         return;
     }
     enum llm_api api = api_of(x);
-    struct llm_error e = { .status = status, .code = code, .message = slice_of(message), .request_id = slice_of(x->id) };
+    struct llm_error e = {
+        .status = status, .code = code, .message = slice_of(message), .request_id = slice_of(x->id)
+    };
     struct buf body;
     x->sv->counters.answers_error++;
     timer_stop(&x->timer);
@@ -60,7 +64,8 @@ void exchange_error_with(struct exchange *x, int status, const char *code, const
 
 void exchange_error(struct exchange *x, int status, const char *code, const char *message)
 {
-    exchange_error_with(x, status, code, message, (struct slice){ NULL, 0 }, (struct slice){ NULL, 0 });
+    exchange_error_with(x, status, code, message, (struct slice){ NULL, 0 },
+                        (struct slice){ NULL, 0 });
 }
 
 /* --- the head --- */
@@ -113,16 +118,16 @@ static void frame(struct exchange *x, struct response *head)
     head->framing = x->framing;
 }
 
-/* Whether the client's connection may go on: also where its body has not been read to the end and what is left is small
- * enough to be read and dropped. */
+/* Whether the client's connection may go on: also where its body has not been read to the end and
+ * what is left is small enough to be read and dropped. */
 static bool may_keep(const struct exchange *x)
 {
     if (!x->req.keep_alive || x->framing == FRAMING_CLOSE || x->sv->draining)
         return false;
     if (x->body_done)
         return true;
-    return x->req.framing == FRAMING_LENGTH && x->req.length - x->body_seen <= DRAIN_UPLOAD
-        && (!x->req.expect_continue || x->continued);
+    return x->req.framing == FRAMING_LENGTH && x->req.length - x->body_seen <= DRAIN_UPLOAD &&
+           (!x->req.expect_continue || x->continued);
 }
 
 static void add_missing(struct exchange *x)
@@ -144,7 +149,7 @@ void exchange_open_reader(struct exchange *x)
     if (!x->metered || x->source != SOURCE_ORIGIN || x->reader != NULL)
         return;
     x->answer_body = llm_body_of(headers_get_id(&x->res.headers, HEADER_CONTENT_TYPE),
-        headers_get_id(&x->res.headers, HEADER_CONTENT_ENCODING));
+                                 headers_get_id(&x->res.headers, HEADER_CONTENT_ENCODING));
     x->reader = llm_reader_new(x->route->api, x->answer_body, x->llm->strip_usage);
 }
 
@@ -250,8 +255,8 @@ void exchange_relay_end(struct exchange *x)
     if (x->has_body) {
         if (x->reader != NULL && x->source == SOURCE_ORIGIN && !x->gathered)
             llm_reader_end(x->reader, edit, x);
-        if (x->stage == STAGE_RELAY && edits_body(x) && !x->gone
-            && !exchange_body_hooks(x, (struct slice){ "", 0 }, true, put))
+        if (x->stage == STAGE_RELAY && edits_body(x) && !x->gone &&
+            !exchange_body_hooks(x, (struct slice){ "", 0 }, true, put))
             return;
         if (x->framing == FRAMING_CHUNKED)
             buf_add_text(&x->tail, "0\r\n\r\n");

@@ -1,8 +1,8 @@
 /* See exchange.h: the request's body on its way from the client to the origin.
  *
- * Until the origin is there, up to EXCHANGE_WINDOW bytes are held and the client is asked to pause; who asks for
- * the whole body gets it, up to the route's limit. From then on each piece goes on as it comes, and the client pauses
- * while the origin is slower. */
+ * Until the origin is there, up to EXCHANGE_WINDOW bytes are held and the client is asked to pause;
+ * who asks for the whole body gets it, up to the route's limit. From then on each piece goes on as
+ * it comes, and the client pauses while the origin is slower. */
 #include "exchange.h"
 
 #include <inttypes.h>

@@ -75,8 +75,11 @@ static void put_tokens(struct buf *out, const struct exchange *x)
     if (!x->metered)
         return;
     put_text(out, "model", x->llm->model);
-    buf_printf(out, ",\"stream\":%s,\"tokens\":{\"prompt_estimate\":%" PRIu64 ",\"reserved\":%" PRIu64 ",\"used\":%" PRIu64,
-        x->llm->stream ? "true" : "false", x->llm->prompt_tokens, reserved ? x->meter.reserve : 0, x->used);
+    buf_printf(out,
+               ",\"stream\":%s,\"tokens\":{\"prompt_estimate\":%" PRIu64 ",\"reserved\":%" PRIu64
+               ",\"used\":%" PRIu64,
+               x->llm->stream ? "true" : "false", x->llm->prompt_tokens,
+               reserved ? x->meter.reserve : 0, x->used);
     if (u != NULL && u->known)
         buf_printf(out, ",\"input\":%" PRIu64 ",\"output\":%" PRIu64, u->input, u->output);
     if (x->missing_usage != NULL)

@@ -1,7 +1,7 @@
 /* See exchange.h: the connection to the origin, what is sent on it and how its answer is read.
  *
- * The parser belongs to the connection and calls back here while it parses; the connection is therefore never
- * let go in the middle of that (`feeding`), but behind it. */
+ * The parser belongs to the connection and calls back here while it parses; the connection is
+ * therefore never let go in the middle of that (`feeding`), but behind it. */
 #include "exchange.h"
 
 #include <inttypes.h>
@@ -22,7 +22,8 @@ static void on_origin_drain(void *arg);
 static void on_silence(struct timer *t);
 
 static const struct parse_events parse_events = { on_head, on_piece, on_message_end };
-static const struct stream_events origin_events = { on_origin_read, on_origin_end, on_origin_drain };
+static const struct stream_events origin_events = { on_origin_read, on_origin_end,
+                                                    on_origin_drain };
 
 static void watch(struct exchange *x, uint64_t ms)
 {
@@ -62,7 +63,8 @@ void exchange_origin_let_go(struct exchange *x, bool reuse)
         upstream_drop(c);
 }
 
-static void failed(struct exchange *x, int status, const char *code, const char *message, const char *detail)
+static void failed(struct exchange *x, int status, const char *code, const char *message,
+                   const char *detail)
 {
     x->sv->counters.origin_errors++;
     log_write(LOG_WARN, x->id, "origin %s: %s", x->route->target->url_text, detail);
@@ -136,7 +138,8 @@ static void connect_origin(struct exchange *x, bool fresh)
 void exchange_origin_start(struct exchange *x)
 {
     if (x->route->target == NULL) {
-        exchange_error(x, 500, "no_target", "No plugin answered this request and the route has no target.");
+        exchange_error(x, 500, "no_target",
+                       "No plugin answered this request and the route has no target.");
         return;
     }
     exchange_request_prepare(x);
@@ -145,13 +148,13 @@ void exchange_origin_start(struct exchange *x)
 
 /* --- what comes back --- */
 
-/* The origin closed a connection that had been idle, without a byte of an answer: the request was most likely
- * never seen. It is sent once more where that is safe: no body has gone, and the method is idempotent
- * (RFC 9112, section 9.3.1). */
+/* The origin closed a connection that had been idle, without a byte of an answer: the request was
+ * most likely never seen. It is sent once more where that is safe: no body has gone, and the method
+ * is idempotent (RFC 9112, section 9.3.1). */
 static bool retry(struct exchange *x)
 {
-    bool safe = x->route->retry_stale && !x->retried && !parser_busy(x->origin->parser)
-        && reuse_may_retry(x->origin->uses, x->req.method, x->req.framing);
+    bool safe = x->route->retry_stale && !x->retried && !parser_busy(x->origin->parser) &&
+                reuse_may_retry(x->origin->uses, x->req.method, x->req.framing);
     if (!safe)
         return false;
     x->retried = true;
@@ -174,13 +177,15 @@ static void forward_interim(struct exchange *x)
     buf_deinit(&out);
 }
 
-/* The answer's head. Returns non-zero where parsing has to stop behind it: plugins wait, or it is over. */
+/* The answer's head. Returns non-zero where parsing has to stop behind it: plugins wait, or it is
+ * over. */
 static int on_head(void *arg)
 {
     struct upstream_conn *c = arg;
     struct exchange *x = c->arg;
     if (x->res.status == 101) {
-        failed(x, 502, "bad_origin_answer", "The origin's answer could not be used.", "switched protocols unasked");
+        failed(x, 502, "bad_origin_answer", "The origin's answer could not be used.",
+               "switched protocols unasked");
         return 1;
     }
     if (x->res.status < 200) {
@@ -202,8 +207,9 @@ static int on_piece(void *arg, struct slice piece)
 {
     struct exchange *x = ((struct upstream_conn *)arg)->arg;
     if (x->gathering && !exchange_gather_piece(x, piece))
-        failed(x, 502, "answer_too_large", "The origin's answer is larger than this route allows a plugin to read.",
-            "an answer above limits.body, which a plugin wants whole");
+        failed(x, 502, "answer_too_large",
+               "The origin's answer is larger than this route allows a plugin to read.",
+               "an answer above limits.body, which a plugin wants whole");
     else if (!x->gathering)
         exchange_relay(x, piece);
     return x->let_go != LET_GO_NOT;
@@ -232,8 +238,8 @@ static void feed(struct exchange *x, const char *bytes, size_t n)
         fault = parser_feed(c->parser, bytes, n, &used);
         bytes += used;
         n -= used;
-    } while (fault == 0 && n > 0 && x->let_go == LET_GO_NOT && !x->origin_complete
-        && (x->stage != STAGE_RESPONSE || x->gathering));
+    } while (fault == 0 && n > 0 && x->let_go == LET_GO_NOT && !x->origin_complete &&
+             (x->stage != STAGE_RESPONSE || x->gathering));
     if (fault != 0 && x->let_go == LET_GO_NOT) {
         char detail[128];
         snprintf(detail, sizeof detail, "malformed answer: %s", parser_fault(c->parser));
@@ -303,7 +309,7 @@ static void over(struct exchange *x, int err)
     if (x->stage < STAGE_RESPONSE && retry(x))
         return;
     snprintf(detail, sizeof detail, "closed the connection before the end of its answer%s%s",
-        err != 0 ? ": " : "", err != 0 ? uv_strerror(err) : "");
+             err != 0 ? ": " : "", err != 0 ? uv_strerror(err) : "");
     failed(x, 502, "origin_closed", "The origin closed the connection without an answer.", detail);
 }
 
@@ -327,7 +333,8 @@ static void on_origin_end(void *arg, int err)
 {
     struct exchange *x = ((struct upstream_conn *)arg)->arg;
     if (x->stage == STAGE_RESPONSE && !x->gathering)
-        x->origin_failure = err != 0 ? err : UV_EOF; /* plugins wait; looked at when they are done */
+        x->origin_failure =
+            err != 0 ? err : UV_EOF; /* plugins wait; looked at when they are done */
     else
         over(x, err);
 }

@@ -1,5 +1,6 @@
-/* See exchange.h: the phases of plugins. All hooks of access, response and a plugin's own answer run in one coroutine; body
- * hooks, which may not wait, and log hooks, which outlive the client, each in one of their own. */
+/* See exchange.h: the phases of plugins. All hooks of access, response and a plugin's own answer
+ * run in one coroutine; body hooks, which may not wait, and log hooks, which outlive the client,
+ * each in one of their own. */
 #include <stdio.h>
 #include <string.h>
 
@@ -72,11 +73,13 @@ void exchange_drop_tasks(struct exchange *x)
 static void report(struct exchange *x, const struct hook *h, enum phase phase, const char *error)
 {
     x->sv->counters.plugin_errors++;
-    log_write(LOG_ERROR, x->id, "plugin %s, phase %s, route %s: %s", h->plugin, phase_names[phase], x->route->name, error);
+    log_write(LOG_ERROR, x->id, "plugin %s, phase %s, route %s: %s", h->plugin, phase_names[phase],
+              x->route->name, error);
 }
 
 /* A mistake that no error of Lua's shows: names the function that made it. */
-static void report_misuse(struct exchange *x, const struct hook *h, enum phase phase, const char *what)
+static void report_misuse(struct exchange *x, const struct hook *h, enum phase phase,
+                          const char *what)
 {
     lua_State *L = x->gen->L;
     lua_Debug ar;
@@ -128,28 +131,32 @@ static void take_body(struct exchange *x, lua_State *co, int idx)
             headers_add(&x->res.headers, SLICE("content-type"), SLICE("application/json"));
         break;
     case LUA_TNIL:
-    case LUA_TNONE:
-        x->answer = (struct slice){ "", 0 };
-        break;
+    case LUA_TNONE: x->answer = (struct slice){ "", 0 }; break;
     default:
-        luaL_error(co, "access returned a %s for a body; it must be a string, a table, a function or nil", luaL_typename(co, idx));
+        luaL_error(
+            co, "access returned a %s for a body; it must be a string, a table, a function or nil",
+            luaL_typename(co, idx));
     }
 }
 
-/* Runs protected, since what a plugin returns may be anything: (lightuserdata x, status, body, headers). */
+/* Runs protected, since what a plugin returns may be anything: (lightuserdata x, status, body,
+ * headers). */
 static int take_answer(lua_State *co)
 {
     struct exchange *x = lua_touserdata(co, 1);
     if (lua_type(co, 2) != LUA_TNUMBER)
-        return luaL_error(co, "access returned a %s first; it must be a status, or nil to go on", luaL_typename(co, 2));
+        return luaL_error(co, "access returned a %s first; it must be a status, or nil to go on",
+                          luaL_typename(co, 2));
     lua_Number status = lua_tonumber(co, 2);
     if (!(status >= 200 && status <= 599 && status == (int)status))
-        return luaL_error(co, "access returned the status %f; it must be an integer from 200 to 599", status);
+        return luaL_error(
+            co, "access returned the status %f; it must be an integer from 200 to 599", status);
     x->res = (struct response){ .status = (int)status, .minor = 1 };
     headers_init(&x->res.headers, &x->arena);
     if (!lua_isnoneornil(co, 4)) {
         if (!lua_istable(co, 4))
-            return luaL_error(co, "access returned a %s for headers; it must be a table", luaL_typename(co, 4));
+            return luaL_error(co, "access returned a %s for headers; it must be a table",
+                              luaL_typename(co, 4));
         api_headers_from_table(co, 4, &x->res.headers);
     }
     take_body(x, co, 3);
@@ -268,11 +275,8 @@ static bool body_hook(struct exchange *x, const struct hook *h, struct slice *pi
     case TASK_WAITS:
         report_misuse(x, h, PHASE_BODY, "the body phase must not wait");
         return body_failed(x, h);
-    case TASK_ERROR:
-        report(x, h, PHASE_BODY, task_error(x->body_task));
-        return body_failed(x, h);
-    default:
-        break;
+    case TASK_ERROR: report(x, h, PHASE_BODY, task_error(x->body_task)); return body_failed(x, h);
+    default: break;
     }
     if (lua_gettop(co) > 0 && !lua_isnil(co, 1)) {
         size_t n;
@@ -290,7 +294,8 @@ static bool body_hook(struct exchange *x, const struct hook *h, struct slice *pi
     return true;
 }
 
-bool exchange_body_hooks(struct exchange *x, struct slice piece, bool last, void (*emit)(void *, struct slice))
+bool exchange_body_hooks(struct exchange *x, struct slice piece, bool last,
+                         void (*emit)(void *, struct slice))
 {
     const struct hooks *hooks = &x->route->hooks[PHASE_BODY];
     for (uint32_t i = 0; i < hooks->n; i++) {
@@ -321,7 +326,9 @@ static bool produced(struct exchange *x, enum task_outcome outcome)
         if (proper) {
             exchange_relay_end(x);
         } else {
-            report_misuse(x, x->answerer, PHASE_ACCESS, "the function that this returned as a body returned neither a string nor nil");
+            report_misuse(
+                x, x->answerer, PHASE_ACCESS,
+                "the function that this returned as a body returned neither a string nor nil");
             exchange_finish(x, ENDED_PLUGIN_ERROR);
         }
         return false;

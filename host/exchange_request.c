@@ -12,7 +12,8 @@ static void add_forwarded(struct exchange *x, struct headers *h, const struct ta
     else
         headers_remove_id(h, HEADER_X_FORWARDED_HOST);
     headers_remove_id(h, HEADER_FORWARDED);
-    headers_set(h, SLICE("host"), t->preserve_host && x->req.authority.n > 0 ? x->req.authority : t->url.authority);
+    headers_set(h, SLICE("host"),
+                t->preserve_host && x->req.authority.n > 0 ? x->req.authority : t->url.authority);
     if (headers_get_id(h, HEADER_X_REQUEST_ID).p == NULL)
         headers_add(h, SLICE("x-request-id"), slice_of(x->id));
 }
@@ -20,7 +21,9 @@ static void add_forwarded(struct exchange *x, struct headers *h, const struct ta
 void exchange_add_via(struct exchange *x, struct headers *h, int minor)
 {
     if (x->sv->via != NULL)
-        headers_add(h, SLICE("via"), arena_printf(&x->arena, "1.%d %s", minor, x->sv->via)); /* RFC 9110, section 7.6.3 */
+        headers_add(
+            h, SLICE("via"),
+            arena_printf(&x->arena, "1.%d %s", minor, x->sv->via)); /* RFC 9110, section 7.6.3 */
 }
 
 static struct slice target_of(struct exchange *x)
@@ -33,8 +36,9 @@ static struct slice target_of(struct exchange *x)
     }
     if (t->url.path.n == 0 && x->req.query.p == NULL)
         return path;
-    return arena_printf(&x->arena, "%.*s%.*s%s%.*s", (int)t->url.path.n, t->url.path.p, (int)path.n, path.p,
-        x->req.query.p != NULL ? "?" : "", (int)x->req.query.n, x->req.query.p != NULL ? x->req.query.p : "");
+    return arena_printf(&x->arena, "%.*s%.*s%s%.*s", (int)t->url.path.n, t->url.path.p, (int)path.n,
+                        path.p, x->req.query.p != NULL ? "?" : "", (int)x->req.query.n,
+                        x->req.query.p != NULL ? x->req.query.p : "");
 }
 
 void exchange_request_prepare(struct exchange *x)
@@ -54,7 +58,8 @@ void exchange_request_prepare(struct exchange *x)
             headers_remove(h, t->set[i].name);
     }
     if (x->whole) { /* it may have been edited */
-        x->req.framing = x->req.framing == FRAMING_NONE && x->body.n == 0 ? FRAMING_NONE : FRAMING_LENGTH;
+        x->req.framing =
+            x->req.framing == FRAMING_NONE && x->body.n == 0 ? FRAMING_NONE : FRAMING_LENGTH;
         x->req.length = x->body.n;
     }
 }

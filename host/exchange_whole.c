@@ -1,12 +1,14 @@
 /* See exchange.h: two ways in which an answer does not simply pass through.
  *
- * A plugin asks for the whole answer in its response phase: it is gathered, up to the route's body limit, while the plugin waits,
- * and goes out behind that phase with the length that it then has. Usage is read from what the origin sent, before any edit.
+ * A plugin asks for the whole answer in its response phase: it is gathered, up to the route's body
+ * limit, while the plugin waits, and goes out behind that phase with the length that it then has.
+ * Usage is read from what the origin sent, before any edit.
  *
- * A client leaves while the origin still answers, and on_client_gone = "drain": the answer is read on to its usage, bounded in
- * bytes and time, so that what the origin charges is what is settled. */
-#include "exchange.h"
+ * A client leaves while the origin still answers, and on_client_gone = "drain": the answer is read
+ * on to its usage, bounded in bytes and time, so that what the origin charges is what is settled.
+ */
 #include "container.h"
+#include "exchange.h"
 #include "log.h"
 
 /* --- the whole answer --- */
@@ -90,8 +92,9 @@ static void on_read_on_limit(struct timer *t)
 /* Only an answer whose request has gone up whole is worth reading on. */
 bool exchange_read_on(struct exchange *x)
 {
-    bool owed = x->origin != NULL && x->upload_done
-        && (x->stage == STAGE_ORIGIN || (x->stage == STAGE_RELAY && x->source == SOURCE_ORIGIN));
+    bool owed =
+        x->origin != NULL && x->upload_done &&
+        (x->stage == STAGE_ORIGIN || (x->stage == STAGE_RELAY && x->source == SOURCE_ORIGIN));
     if (!x->metered || x->read_on_ms == 0 || !owed)
         return false;
     x->gone = true;

@@ -1,5 +1,5 @@
-/* See gateway.h. The end: no new connections, answers that are owed are given (up to a limit), settlements reach Redis, then
- * everything is closed in the reverse order of the start. */
+/* See gateway.h. The end: no new connections, answers that are owed are given (up to a limit),
+ * settlements reach Redis, then everything is closed in the reverse order of the start. */
 #include "gateway.h"
 
 #include <stddef.h>
@@ -47,7 +47,8 @@ static void on_oldest(struct timer *t)
     struct generation *g = oldest(gw);
     if (g == NULL || gw->sv.ngenerations < GATEWAY_GENERATIONS)
         return;
-    log_warn("generation %llu has not ended after reload.drain; what runs on it is cut off", (unsigned long long)g->number);
+    log_warn("generation %llu has not ended after reload.drain; what runs on it is cut off",
+             (unsigned long long)g->number);
     server_abort_generation(gw->server, g);
 }
 
@@ -72,7 +73,8 @@ static int begin(struct gateway *gw)
 int gateway_load(struct gateway *gw, struct snapshot *from, uint64_t number, struct buf *faults)
 {
     struct shared *shared = gw->sv.shared;
-    gw->sv.shared = NULL; /* not for the file level of plugins, which runs once more than they think */
+    gw->sv.shared =
+        NULL; /* not for the file level of plugins, which runs once more than they think */
     gw->pending = generation_load_from(&gw->sv, gw->config, from, number, false, faults);
     gw->sv.shared = shared;
     if (gw->pending == NULL)
@@ -181,7 +183,8 @@ static void on_settle(struct timer *t)
         timer_set(gw->loop, t, SETTLE_STEP_MS);
         return;
     }
-    if (gw->sv.exchanges > 0 && !gw->fetches_cut) { /* log phases that wait for an answer get an error, and a moment to end */
+    if (gw->sv.exchanges > 0 && !gw->fetches_cut) { /* log phases that wait for an answer get an
+                                                       error, and a moment to end */
         gw->fetches_cut = true;
         gw->settle_until = loop_now(gw->loop) + SETTLE_LAST_MS;
         timer_set(gw->loop, t, SETTLE_STEP_MS);
@@ -190,7 +193,8 @@ static void on_settle(struct timer *t)
     }
     uint32_t waiting = exchange_end_logs(&gw->sv);
     if (waiting > 0)
-        log_warn("stopping: %u log phases of plugins did not end in time and were given up", waiting);
+        log_warn("stopping: %u log phases of plugins did not end in time and were given up",
+                 waiting);
     if (gw->sv.exchanges > 0)
         log_error("leak: %u exchanges have not ended", gw->sv.exchanges);
     gw->sv.leaks += gw->sv.exchanges;
@@ -209,7 +213,8 @@ static void on_server_empty(void *arg)
 static void on_limit(struct timer *t)
 {
     struct gateway *gw = CONTAINER(t, struct gateway, limit);
-    log_warn("drain: the limit has passed; %u connections are cut off", server_connections(gw->server));
+    log_warn("drain: the limit has passed; %u connections are cut off",
+             server_connections(gw->server));
     server_abort(gw->server);
 }
 

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "gateway.h"
 #include "container.h"
+#include "gateway.h"
 #include "log.h"
 #include "paths.h"
 
@@ -22,8 +22,8 @@ static void on_redis_change(struct rds_watch *watch, bool usable)
         return;
     bool refuse = g->settings.redis_eviction_refuse;
     log_write(refuse ? LOG_ERROR : LOG_WARN, NULL,
-        "redis: maxmemory-policy is %s: limits could be evicted; set it to noeviction%s", policy,
-        refuse ? " (or redis.eviction = \"warn\")" : "");
+              "redis: maxmemory-policy is %s: limits could be evicted; set it to noeviction%s",
+              policy, refuse ? " (or redis.eviction = \"warn\")" : "");
     if (refuse && !gw->ending && !gw->redis_refused) {
         gw->redis_refused = true;
         gw->on_refused(gw);
@@ -70,7 +70,8 @@ int gateway_redis_start(struct gateway *gw)
     gw->sv.rds = rds_new(gw->loop, &c);
     gw->sv.rds_pool = rds_pool_new(gw->loop, gw->sv.rds);
     snprintf(scripts, sizeof scripts, "%s/scripts/redis", paths_home(home, sizeof home));
-    gw->sv.quota = quota_new_from(gw->loop, gw->sv.rds, scripts, s->redis_hash_tags, read_script, gw->current->snapshot);
+    gw->sv.quota = quota_new_from(gw->loop, gw->sv.rds, scripts, s->redis_hash_tags, read_script,
+                                  gw->current->snapshot);
     if (gw->sv.quota == NULL)
         return -1;
     gw->redis_watch.on_change = on_redis_change;

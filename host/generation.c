@@ -1,4 +1,5 @@
-/* See generation.h: a generation's Lua state and its life. Reading the configuration is in generation_read.c. */
+/* See generation.h: a generation's Lua state and its life. Reading the configuration is in
+ * generation_read.c. */
 #include "generation.h"
 
 #include <dirent.h>
@@ -58,7 +59,8 @@ static int traceback(lua_State *L)
     return 1;
 }
 
-/* Calls a function of the runtime that is on the stack below its arguments; false with a fault where it raises. */
+/* Calls a function of the runtime that is on the stack below its arguments; false with a fault
+ * where it raises. */
 static bool call(struct generation *g, int nargs, int nresults, struct buf *faults)
 {
     lua_State *L = g->L;
@@ -137,7 +139,8 @@ static int read_text(lua_State *L)
     return 2;
 }
 
-/* (path) → the routing policy: the one that is to be tried, else what the file says; nil where there is none. */
+/* (path) → the routing policy: the one that is to be tried, else what the file says; nil where
+ * there is none. */
 static int read_policy(lua_State *L)
 {
     struct generation *g = api_generation(L);
@@ -199,7 +202,8 @@ static void generation_free(struct generation *g)
         api_timers_stop(g);
         task_pool_deinit(&g->tasks);
         if (g->tasks.alive != 0 || g->refs_lua != 0)
-            log_error("leak: a generation ends with %u tasks and %d Lua references", g->tasks.alive, g->refs_lua);
+            log_error("leak: a generation ends with %u tasks and %d Lua references", g->tasks.alive,
+                      g->refs_lua);
         g->sv->leaks += g->tasks.alive + (uint32_t)g->refs_lua;
         lua_close(g->L);
     }
@@ -212,7 +216,8 @@ static void generation_free(struct generation *g)
     mem_free(g);
 }
 
-static struct generation *generation_new(struct services *sv, struct snapshot *from, uint64_t number)
+static struct generation *generation_new(struct services *sv, struct snapshot *from,
+                                         uint64_t number)
 {
     struct generation *g = mem_zalloc(sizeof *g);
     g->sv = sv;
@@ -229,16 +234,19 @@ static struct generation *generation_new(struct services *sv, struct snapshot *f
     return g;
 }
 
-struct generation *generation_load(struct services *sv, const char *path, bool check_only, struct buf *faults)
+struct generation *generation_load(struct services *sv, const char *path, bool check_only,
+                                   struct buf *faults)
 {
     return generation_load_from(sv, path, snapshot_new(), 1, check_only, faults);
 }
 
-struct generation *generation_load_from(struct services *sv, const char *path, struct snapshot *from, uint64_t number,
-    bool check_only, struct buf *faults)
+struct generation *generation_load_from(struct services *sv, const char *path,
+                                        struct snapshot *from, uint64_t number, bool check_only,
+                                        struct buf *faults)
 {
     struct generation *g = generation_new(sv, from, number);
-    if (open_state(g, faults) && load(g, path, faults) && generation_read(g, check_only, faults) == 0) {
+    if (open_state(g, faults) && load(g, path, faults) &&
+        generation_read(g, check_only, faults) == 0) {
         for (const struct quarantine *q = sv->quarantine; q != NULL; q = q->next)
             generation_quarantine(g, q);
         return g;

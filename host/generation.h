@@ -1,5 +1,5 @@
-/* One loaded configuration: a Lua state, its plugins, and the routes. Exchanges hold the generation that they began on;
- * when it is no longer current and nobody holds it, it is stopped and freed. */
+/* One loaded configuration: a Lua state, its plugins, and the routes. Exchanges hold the generation
+ * that they began on; when it is no longer current and nobody holds it, it is stopped and freed. */
 #ifndef TOLLGATE_GENERATION_H
 #define TOLLGATE_GENERATION_H
 
@@ -23,61 +23,67 @@ struct settings {
     uint32_t nlisten;
     struct listen_address admin;
     bool has_admin;
-    const char *redis_url;       /* NULL: private */
+    const char *redis_url;                         /* NULL: private */
     uint64_t redis_timeout, redis_connect_timeout; /* ms */
     bool redis_hash_tags, redis_eviction_refuse;
     const char *data_dir, *run_dir;
     const char *log_level;
     bool access_log;
-    const char *via;             /* NULL: none */
-    struct { uint64_t head, body, keepalive, write, drain; } timeouts; /* ms */
+    const char *via; /* NULL: none */
+    struct {
+        uint64_t head, body, keepalive, write, drain;
+    } timeouts; /* ms */
     struct parse_limits parse;
     uint32_t connections;
-    size_t pipelined;            /* bytes */
+    size_t pipelined; /* bytes */
     struct upstream_limits upstream;
-    uint32_t workers;            /* 0: as many as cores */
-    uint64_t watchdog;           /* ms */
+    uint32_t workers;  /* 0: as many as cores */
+    uint64_t watchdog; /* ms */
     uint32_t quarantine_after;
     const char *quarantine_policy;
     bool reload_watch;
     uint64_t reload_drain, reload_check; /* ms */
-    uint64_t reload_memory;      /* bytes */
-    uint64_t shared_size;        /* bytes */
+    uint64_t reload_memory;              /* bytes */
+    uint64_t shared_size;                /* bytes */
 };
 
 struct generation {
     uint32_t refs;
     bool stopped;
     uint64_t number;
-    struct snapshot *snapshot;   /* what it is loaded from; NULL for a bare one */
+    struct snapshot *snapshot;       /* what it is loaded from; NULL for a bare one */
     struct generation *next, **link; /* in services.generations */
     lua_State *L;
     struct task_pool tasks;
     struct services *sv;
-    struct arena arena;          /* settings and routes */
+    struct arena arena; /* settings and routes */
     struct settings settings;
     struct routes *table;
     struct route *routes;
     uint32_t nroutes;
-    uint32_t timers;             /* of plugins, running */
+    uint32_t timers; /* of plugins, running */
     struct timer_entry *timer_list;
     struct redis_subscription *redis_subscriptions;
     struct redis_script *redis_scripts;
-    int refs_lua;                /* registry references that the host took and has not given back */
+    int refs_lua; /* registry references that the host took and has not given back */
 };
 
 /* Loads a configuration. Faults are appended to `faults`, one a line with its place; NULL then.
  * `check_only` makes no connections' worth of objects (no origins, no init). */
-struct generation *generation_load(struct services *sv, const char *path, bool check_only, struct buf *faults);
-/* One without a configuration, for running a file of Lua: the runtime and the primitives, no routes. */
+struct generation *generation_load(struct services *sv, const char *path, bool check_only,
+                                   struct buf *faults);
+/* One without a configuration, for running a file of Lua: the runtime and the primitives, no
+ * routes. */
 struct generation *generation_bare(struct services *sv, struct buf *faults);
 /* Pushes an embedded module of the runtime ("tollgate.NAME") on L, a coroutine of g. */
 void generation_push_module(struct generation *g, lua_State *L, const char *name);
 /* The same out of a snapshot, which is taken, as the generation of that number. */
-struct generation *generation_load_from(struct services *sv, const char *path, struct snapshot *from, uint64_t number,
-    bool check_only, struct buf *faults);
-/* Runs the plugins' init, which must not wait. `old` (or NULL) has been suspended: what its plugins' stop returned is given to
- * the init of the same plugin on the route of the same name. 0, or -1 with faults. */
+struct generation *generation_load_from(struct services *sv, const char *path,
+                                        struct snapshot *from, uint64_t number, bool check_only,
+                                        struct buf *faults);
+/* Runs the plugins' init, which must not wait. `old` (or NULL) has been suspended: what its
+ * plugins' stop returned is given to the init of the same plugin on the route of the same name. 0,
+ * or -1 with faults. */
 int generation_start(struct generation *g, struct generation *old, struct buf *faults);
 /* Runs the plugins' stop and keeps what they return; timers end. Requests may still run on it. */
 void generation_suspend(struct generation *g);
@@ -95,7 +101,7 @@ void generation_stop(struct generation *g);
 bool generation_quarantined(const struct generation *g, const char *plugin);
 
 /* Registry references with a count, so that a leak shows. */
-int generation_ref(struct generation *g, lua_State *L);    /* pops the value */
+int generation_ref(struct generation *g, lua_State *L); /* pops the value */
 void generation_unref(struct generation *g, int ref);
 
 #endif

@@ -1,5 +1,6 @@
-/* See generation.h: the plugins' init and stop, and the state that a generation hands to the next one. It crosses from one Lua
- * state to another, so it must be plain data: nil, booleans, numbers, strings, and tables of these without cycles. */
+/* See generation.h: the plugins' init and stop, and the state that a generation hands to the next
+ * one. It crosses from one Lua state to another, so it must be plain data: nil, booleans, numbers,
+ * strings, and tables of these without cycles. */
 #include <lauxlib.h>
 
 #include "api.h"
@@ -24,23 +25,17 @@ static void cross(lua_State *from, int idx, lua_State *to, int depth)
     if (depth > STATE_DEPTH || !lua_checkstack(from, 4))
         luaL_error(to, "it is too deep, or holds itself");
     switch (lua_type(from, idx)) {
-    case LUA_TNIL:
-        lua_pushnil(to);
-        return;
-    case LUA_TBOOLEAN:
-        lua_pushboolean(to, lua_toboolean(from, idx));
-        return;
-    case LUA_TNUMBER:
-        lua_pushnumber(to, lua_tonumber(from, idx));
-        return;
+    case LUA_TNIL: lua_pushnil(to); return;
+    case LUA_TBOOLEAN: lua_pushboolean(to, lua_toboolean(from, idx)); return;
+    case LUA_TNUMBER: lua_pushnumber(to, lua_tonumber(from, idx)); return;
     case LUA_TSTRING:
         text = lua_tolstring(from, idx, &n);
         lua_pushlstring(to, text, n);
         return;
-    case LUA_TTABLE:
-        break;
+    case LUA_TTABLE: break;
     default:
-        luaL_error(to, "it holds a %s; only nil, booleans, numbers, strings and tables can be handed over",
+        luaL_error(
+            to, "it holds a %s; only nil, booleans, numbers, strings and tables can be handed over",
             luaL_typename(from, idx));
     }
     lua_newtable(to);
@@ -60,7 +55,8 @@ static int cross_protected(lua_State *to)
     return 1;
 }
 
-/* Pushes a copy of from's value on to. Pushes nil, with a line in the log, where it is not plain. */
+/* Pushes a copy of from's value on to. Pushes nil, with a line in the log, where it is not plain.
+ */
 static void hand_over(lua_State *from, int idx, lua_State *to, const char *where)
 {
     struct crossing c = { from, idx };
@@ -99,7 +95,8 @@ static const char *entry_text(lua_State *L, const char *name)
     return text;
 }
 
-/* Calls plugin[phase](conf, entry.state) of the entry on top of L's stack; entry.state becomes its result. */
+/* Calls plugin[phase](conf, entry.state) of the entry on top of L's stack; entry.state becomes its
+ * result. */
 static bool call_entry(struct generation *g, const char *phase, uint64_t mark, struct buf *faults)
 {
     lua_State *L = g->L;
@@ -122,7 +119,9 @@ static bool call_entry(struct generation *g, const char *phase, uint64_t mark, s
     switch (task_call(t, 2)) {
     case TASK_WAITS:
         fine = false;
-        buf_printf(faults, "%s: %s must not wait; start a timer with tg.timer.after(0, fn) instead\n", where, phase);
+        buf_printf(faults,
+                   "%s: %s must not wait; start a timer with tg.timer.after(0, fn) instead\n",
+                   where, phase);
         break;
     case TASK_ERROR:
         fine = false;
@@ -141,8 +140,10 @@ static bool call_entry(struct generation *g, const char *phase, uint64_t mark, s
 
 /* --- all plugins --- */
 
-/* Pushes what the old generation has for the same plugin (route name, plugin name, index): its entry's state, or nothing. */
-static bool push_old_state(struct generation *old, const char *route, const char *plugin, lua_Integer index)
+/* Pushes what the old generation has for the same plugin (route name, plugin name, index): its
+ * entry's state, or nothing. */
+static bool push_old_state(struct generation *old, const char *route, const char *plugin,
+                           lua_Integer index)
 {
     lua_State *L = old->L;
     int top = lua_gettop(L);
@@ -196,7 +197,8 @@ static bool runs(const struct generation *g, bool starting)
 }
 
 /* Calls the phase of every entry. `old` gives states to init. */
-static bool each_entry(struct generation *g, unsigned phase, struct generation *old, struct buf *faults)
+static bool each_entry(struct generation *g, unsigned phase, struct generation *old,
+                       struct buf *faults)
 {
     lua_State *L = g->L;
     bool fine = true, starting = phase == MARK_INIT;

@@ -1,5 +1,6 @@
-/* See generation_read.h. The table has been validated by host/lua/config.lua: types are as they should be, defaults are
- * filled in, durations are in milliseconds and sizes in bytes. Text is copied into the generation's arena. */
+/* See generation_read.h. The table has been validated by host/lua/config.lua: types are as they
+ * should be, defaults are filled in, durations are in milliseconds and sizes in bytes. Text is
+ * copied into the generation's arena. */
 #include "generation_read.h"
 
 #include <lauxlib.h>
@@ -223,7 +224,8 @@ static void read_hooks(struct generation *g, struct route *r, unsigned place)
 {
     static const char *const phases[PHASES] = { "access", "response", "body", "log" };
     lua_State *L = g->L;
-    struct hook h = { .plugin = get_text(g, "name"), .skip_on_error = get_bool(g, "skip_on_error") };
+    struct hook h = { .plugin = get_text(g, "name"),
+                      .skip_on_error = get_bool(g, "skip_on_error") };
     enter(g, "plugin");
     r->preflight = r->preflight || get_bool(g, "preflight");
     leave(g);
@@ -261,7 +263,8 @@ static int refuse_change(lua_State *L)
     return luaL_error(L, "ctx.route cannot be changed");
 }
 
-/* ctx.route: name and api. All requests share it, so it is an empty table before the one that has them. */
+/* ctx.route: name and api. All requests share it, so it is an empty table before the one that has
+ * them. */
 static void make_lua_route(struct generation *g, struct route *r, const char *api)
 {
     lua_State *L = g->L;
@@ -297,8 +300,8 @@ static int read_route(struct generation *g, struct route *r, bool check_only, st
     r->retry_stale = get_bool(g, "retry_stale");
     r->half_close_answer = half_close != NULL && strcmp(half_close, "answer") == 0;
     enter(g, "timeouts");
-    r->timeouts = (struct route_timeouts){ get_number(g, "connect"), get_number(g, "first_byte"), get_number(g, "idle"),
-        get_number(g, "body") };
+    r->timeouts = (struct route_timeouts){ get_number(g, "connect"), get_number(g, "first_byte"),
+                                           get_number(g, "idle"), get_number(g, "body") };
     leave(g);
     enter(g, "limits");
     r->body_limit = get_number(g, "body");

@@ -1,4 +1,5 @@
-/* From the resolved configuration, a Lua table, to the structs that requests are served by. Private to generation.c. */
+/* From the resolved configuration, a Lua table, to the structs that requests are served by. Private
+ * to generation.c. */
 #ifndef TOLLGATE_GENERATION_READ_H
 #define TOLLGATE_GENERATION_READ_H
 

@@ -217,12 +217,9 @@ static bool hop_by_hop(const struct headers *h, const struct header *f)
     case HEADER_TE:
     case HEADER_TRAILER:
     case HEADER_TRANSFER_ENCODING:
-    case HEADER_UPGRADE:
-        return true;
-    case HEADER_OTHER:
-        break;
-    default:
-        return false;
+    case HEADER_UPGRADE: return true;
+    case HEADER_OTHER: break;
+    default: return false;
     }
     struct slice prefix = SLICE("x-forwarded-");
     if (f->name.n >= prefix.n && slice_ieq((struct slice){ f->name.p, prefix.n }, prefix))

@@ -1,5 +1,6 @@
-/* See json_edit.h. One scan follows the path. `level` steps lead to the innermost container on the path that is open: it lies at
- * depth `level`, what is directly inside it one deeper; all else is passed over. */
+/* See json_edit.h. One scan follows the path. `level` steps lead to the innermost container on the
+ * path that is open: it lies at depth `level`, what is directly inside it one deeper; all else is
+ * passed over. */
 #include "json_edit.h"
 
 struct search {
@@ -11,7 +12,7 @@ struct search {
     bool first;            /* nothing has stood in it yet */
     bool inside;           /* in the value that was looked for, a container */
     bool twice;
-    uint64_t index;        /* of the next element, in an array */
+    uint64_t index; /* of the next element, in an array */
     size_t key_start, last_end;
     struct json_place *out;
 };
@@ -109,7 +110,8 @@ static int on_event(void *arg, const struct json_event *e)
     return 0;
 }
 
-int json_locate(struct slice doc, const struct json_step *path, unsigned n, struct json_place *out, const char **fault, size_t *at)
+int json_locate(struct slice doc, const struct json_step *path, unsigned n, struct json_place *out,
+                const char **fault, size_t *at)
 {
     struct json j;
     struct search s = { .path = path, .n = n, .out = out };
@@ -127,7 +129,8 @@ static void add_between(struct buf *out, struct slice doc, size_t from, size_t t
     buf_add(out, doc.p + from, to - from);
 }
 
-bool json_set(struct slice doc, const struct json_place *p, struct slice key, struct slice value, struct buf *out)
+bool json_set(struct slice doc, const struct json_place *p, struct slice key, struct slice value,
+              struct buf *out)
 {
     if (p->found) {
         add_between(out, doc, 0, p->start);

@@ -8,9 +8,9 @@
 
 /* One limit as clients see it. */
 struct row {
-    const char *name;       /* requests, tokens */
+    const char *name; /* requests, tokens */
     uint64_t limit, remaining;
-    int64_t reset_ms;       /* until it is whole again */
+    int64_t reset_ms; /* until it is whole again */
     uint64_t window_s;
 };
 
@@ -70,16 +70,18 @@ static struct row bucket_row(const struct quota_limits *l, const struct quota_re
 {
     double missing = l->burst - r->tokens;
     return (struct row){ "requests", (uint64_t)l->burst, (uint64_t)fmax(0, floor(r->tokens)),
-        missing > 0 ? (int64_t)ceil(missing / l->rate * 1000) : 0, (uint64_t)ceil(l->burst / l->rate) };
+                         missing > 0 ? (int64_t)ceil(missing / l->rate * 1000) : 0,
+                         (uint64_t)ceil(l->burst / l->rate) };
 }
 
 static struct row budget_row(const struct quota_limits *l, const struct quota_result *r)
 {
     return (struct row){ "tokens", l->budget, r->spent < l->budget ? l->budget - r->spent : 0,
-        at_least_0(r->month_end_ms - r->now_ms), 31 * 86400 };
+                         at_least_0(r->month_end_ms - r->now_ms), 31 * 86400 };
 }
 
-void limit_headers_set(enum llm_api api, const struct quota_limits *l, const struct quota_result *r, struct headers *h)
+void limit_headers_set(enum llm_api api, const struct quota_limits *l, const struct quota_result *r,
+                       struct headers *h)
 {
     struct arena *a = h->arena;
     struct slice policy = { NULL, 0 }, state = { NULL, 0 };
@@ -93,10 +95,12 @@ void limit_headers_set(enum llm_api api, const struct quota_limits *l, const str
         const struct row *w = &rows[i];
         const char *comma = i > 0 ? ", " : "";
         set_row(api, w, r->now_ms, h);
-        policy = arena_printf(a, "%.*s%s\"%s\";q=%" PRIu64 ";w=%" PRIu64, (int)policy.n, policy.p != NULL ? policy.p : "",
-            comma, w->name, w->limit, w->window_s);
-        state = arena_printf(a, "%.*s%s\"%s\";r=%" PRIu64 ";t=%" PRId64, (int)state.n, state.p != NULL ? state.p : "",
-            comma, w->name, w->remaining, (w->reset_ms + 999) / 1000);
+        policy =
+            arena_printf(a, "%.*s%s\"%s\";q=%" PRIu64 ";w=%" PRIu64, (int)policy.n,
+                         policy.p != NULL ? policy.p : "", comma, w->name, w->limit, w->window_s);
+        state = arena_printf(a, "%.*s%s\"%s\";r=%" PRIu64 ";t=%" PRId64, (int)state.n,
+                             state.p != NULL ? state.p : "", comma, w->name, w->remaining,
+                             (w->reset_ms + 999) / 1000);
     }
     if (n > 0) {
         headers_set(h, SLICE("ratelimit-policy"), policy);

@@ -1,4 +1,5 @@
-/* See load_check.h. What the master must know without running Lua goes along as notes (plan.h reads them). */
+/* See load_check.h. What the master must know without running Lua goes along as notes (plan.h reads
+ * them). */
 #include "load_check.h"
 
 #include <fcntl.h>
@@ -17,7 +18,8 @@
 #include "paths.h"
 #include "zone.h"
 
-static void note(struct snapshot *s, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void note(struct snapshot *s, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 static void note(struct snapshot *s, const char *name, const char *format, ...)
 {
@@ -51,7 +53,8 @@ void load_check_note(struct generation *g)
     note(s, "data_dir", "%s", set->data_dir);
     note(s, "run_dir", "%s", set->run_dir);
     if (set->redis_url != NULL)
-        note(s, "redis", "%s %d %d", set->redis_url, set->redis_hash_tags, set->redis_eviction_refuse);
+        note(s, "redis", "%s %d %d", set->redis_url, set->redis_hash_tags,
+             set->redis_eviction_refuse);
     note(s, "limits.connections", "%" PRIu32, set->connections);
     note(s, "timeouts.drain", "%" PRIu64, set->timeouts.drain);
     note(s, "log.level", "%s", set->log_level);
@@ -66,7 +69,8 @@ void load_check_note(struct generation *g)
     note(s, "zone.layout", "%s", layout);
 }
 
-/* What the marks in the zone mean: route.N is a name, hook.N.M the plugin at that place of its chain. */
+/* What the marks in the zone mean: route.N is a name, hook.N.M the plugin at that place of its
+ * chain. */
 static void note_hooks(struct snapshot *s, struct generation *g)
 {
     char name[64];
@@ -127,11 +131,13 @@ struct generation *load_check_try(const char *config, struct slice policy, struc
     }
     sv->upstream = upstream_new(loop, sv->resolve, &limits);
     sv->fetch = fetch_client_new(loop, sv->upstream);
-    rds_config_parse(SLICE("redis://127.0.0.1"), &redis); /* never started: a command in init waits, which is a fault */
+    rds_config_parse(SLICE("redis://127.0.0.1"),
+                     &redis); /* never started: a command in init waits, which is a fault */
     sv->rds = rds_new(loop, &redis);
     sv->rds_pool = rds_pool_new(loop, sv->rds);
     struct generation *g = generation_load(sv, config, false, faults);
-    if (g == NULL || read_scripts(g->snapshot, faults) != 0 || shared_new(&sv->shared, SHARED_SIZE_MIN) != 0 || generation_start(g, NULL, faults) != 0)
+    if (g == NULL || read_scripts(g->snapshot, faults) != 0 ||
+        shared_new(&sv->shared, SHARED_SIZE_MIN) != 0 || generation_start(g, NULL, faults) != 0)
         return NULL;
     generation_stop(g);
     return g;
@@ -178,7 +184,8 @@ int load_check_main(int argc, char **argv)
         return 2;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "-") != 0)
-            fcntl(atoi(argv[i]), F_SETFD, FD_CLOEXEC); /* a program that a plugin starts must not hold it */
+            fcntl(atoi(argv[i]), F_SETFD,
+                  FD_CLOEXEC); /* a program that a plugin starts must not hold it */
     }
     buf_init(&faults);
     int code = run(argv[0], argv[3], atoi(argv[1]), &faults) == 0 ? 0 : 1;

@@ -43,7 +43,8 @@ static size_t put_time(char *out, size_t size)
     return n + (size_t)snprintf(out + n, size - n, ".%03ldZ", ts.tv_nsec / 1000000);
 }
 
-/* Copies text, escaping control characters; a newline goes on as "\n\t" so that tracebacks stay readable. */
+/* Copies text, escaping control characters; a newline goes on as "\n\t" so that tracebacks stay
+ * readable. */
 static size_t put_text(char *out, size_t size, const char *text)
 {
     size_t n = 0;
@@ -71,7 +72,7 @@ void log_write(enum log_level level, const char *id, const char *format, ...)
     va_end(ap);
     size_t n = put_time(line, sizeof line);
     n += (size_t)snprintf(line + n, sizeof line - n, id != NULL ? " %-5s [%.64s] " : " %-5s ",
-        names[level], id);
+                          names[level], id);
     n += put_text(line + n, sizeof line - n - 1, text);
     line[n++] = '\n';
     /* A log that cannot be written has nowhere to say so. */

@@ -1,5 +1,5 @@
-/* The error log: one line an entry on stderr, "time level [request id] text". Text that came from outside is
- * written with control characters escaped, so that nobody can forge a line. */
+/* The error log: one line an entry on stderr, "time level [request id] text". Text that came from
+ * outside is written with control characters escaped, so that nobody can forge a line. */
 #ifndef TOLLGATE_LOG_H
 #define TOLLGATE_LOG_H
 
@@ -15,9 +15,13 @@ bool log_enabled(enum log_level level);
 void log_write(enum log_level level, const char *id, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-#define log_debug(...) do { if (log_enabled(LOG_DEBUG)) log_write(LOG_DEBUG, NULL, __VA_ARGS__); } while (0)
-#define log_info(...) log_write(LOG_INFO, NULL, __VA_ARGS__)
-#define log_warn(...) log_write(LOG_WARN, NULL, __VA_ARGS__)
+#define log_debug(...)                                                                             \
+    do {                                                                                           \
+        if (log_enabled(LOG_DEBUG))                                                                \
+            log_write(LOG_DEBUG, NULL, __VA_ARGS__);                                               \
+    } while (0)
+#define log_info(...)  log_write(LOG_INFO, NULL, __VA_ARGS__)
+#define log_warn(...)  log_write(LOG_WARN, NULL, __VA_ARGS__)
 #define log_error(...) log_write(LOG_ERROR, NULL, __VA_ARGS__)
 
 #endif

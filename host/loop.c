@@ -1,6 +1,6 @@
 /* See loop.h. The deferred queues run from libuv's check phase (right behind I/O) and again from
- * prepare (before it blocks), so nothing deferred waits for a poll. The timer heap has one uv_timer for its
- * earliest key. */
+ * prepare (before it blocks), so nothing deferred waits for a poll. The timer heap has one uv_timer
+ * for its earliest key. */
 #include "loop.h"
 
 #include <string.h>
@@ -186,8 +186,9 @@ static void on_alarm(uv_timer_t *h)
 
 void timer_set(struct loop *l, struct timer *t, uint64_t ms)
 {
-    /* From now, not from the start of this turn: after a long turn the difference would be a deadline missed before
-     * anything was sent. One millisecond at least: a timer set from its own callback must not run in the same pass. */
+    /* From now, not from the start of this turn: after a long turn the difference would be a
+     * deadline missed before anything was sent. One millisecond at least: a timer set from its own
+     * callback must not run in the same pass. */
     uint64_t turn = uv_now(&l->uv), now = uv_hrtime() / 1000000;
     t->at = (now > turn ? now : turn) + (ms > 0 ? ms : 1);
     if (t->pos != 0) {

@@ -1,4 +1,5 @@
-/* See master.h. Start: the configuration's trial, sockets, zone, Redis, workers. End: workers drain, then Redis, then we. */
+/* See master.h. Start: the configuration's trial, sockets, zone, Redis, workers. End: workers
+ * drain, then Redis, then we. */
 #include "master.h"
 
 #include <errno.h>
@@ -17,7 +18,10 @@
 #include "notify.h"
 #include "paths.h"
 
-enum { RUN_DIR_MS = 2000, FIRST_CHECK_MS = 60000 }; /* what the configuration says is not known yet */
+enum {
+    RUN_DIR_MS = 2000,
+    FIRST_CHECK_MS = 60000
+}; /* what the configuration says is not known yet */
 
 /* --- the end --- */
 
@@ -82,7 +86,8 @@ void master_end(struct master *m, int code)
     m->ending = true;
     notify("STOPPING=1");
     for (unsigned i = 0; i < m->naddresses * m->places; i++)
-        shutdown(m->sockets[i], SHUT_RDWR); /* for the workers too: from now on connections are refused */
+        shutdown(m->sockets[i],
+                 SHUT_RDWR); /* for the workers too: from now on connections are refused */
     master_watch_stop(m);
     master_reload_stop(m);
     master_workers_drain(m);
@@ -157,7 +162,8 @@ static int claim_run_dir(struct master *m)
     snprintf(path, sizeof path, "%s/tollgate.pid", m->run_dir);
     int fd = err == 0 ? paths_lock(path, RUN_DIR_MS) : err;
     if (fd < 0 || ftruncate(fd, 0) != 0 || dprintf(fd, "%d\n", (int)getpid()) < 0) {
-        log_error("run_dir %s: %s", dir, fd == UV_EBUSY ? "another gateway uses it" : uv_strerror(fd < 0 ? fd : -errno));
+        log_error("run_dir %s: %s", dir,
+                  fd == UV_EBUSY ? "another gateway uses it" : uv_strerror(fd < 0 ? fd : -errno));
         return -1;
     }
     m->pid_fd = fd;
@@ -190,7 +196,9 @@ static int start_admin(struct master *m, int fd)
     int port;
     if (master_admin_start(m) != 0)
         return -1;
-    return text != NULL && sscanf(text, "%63s %d", host, &port) == 2 ? master_http_start(m, host, port, fd) : 0;
+    return text != NULL && sscanf(text, "%63s %d", host, &port) == 2
+               ? master_http_start(m, host, port, fd)
+               : 0;
 }
 
 static int start(struct master *m)
@@ -211,7 +219,8 @@ static int start(struct master *m)
         return -1;
     }
     master_place_init(m);
-    if (claim_run_dir(m) != 0 || start_redis(m) != 0 || master_sockets_open(m) != 0 || start_admin(m, -1) != 0)
+    if (claim_run_dir(m) != 0 || start_redis(m) != 0 || master_sockets_open(m) != 0 ||
+        start_admin(m, -1) != 0)
         return -1;
     master_guard_start(m);
     for (unsigned i = 0; i < m->places; i++)
@@ -254,7 +263,8 @@ static int resume(struct master *m, const struct kept *k)
     if (claim_run_dir(m) != 0)
         return -1;
     if (k->redis_lock >= 0)
-        m->redisd = redisd_adopt(&m->loop, plan_text(m->plan, "data_dir"), m->run_dir, k->redis_pid, k->redis_lock);
+        m->redisd = redisd_adopt(&m->loop, plan_text(m->plan, "data_dir"), m->run_dir, k->redis_pid,
+                                 k->redis_lock);
     if (start_admin(m, k->http) != 0)
         return -1;
     m->ready = m->rolling = true;

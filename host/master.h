@@ -1,5 +1,6 @@
-/* The process that `tollgate run` is. It holds what must not go down with a worker (sockets, the zone, the private Redis, the committed
- * configuration), starts and watches the workers, and never runs Lua.
+/* The process that `tollgate run` is. It holds what must not go down with a worker (sockets, the
+ * zone, the private Redis, the committed configuration), starts and watches the workers, and never
+ * runs Lua.
  *
  *   master.c         its life: start, signals, drain, end
  *   master_worker.c  starting, replacing and ending workers
@@ -73,49 +74,54 @@ struct http;
 struct master {
     struct loop loop;
     const char *config;
-    char exe[PATH_MAX];           /* where our program was started from */
+    char exe[PATH_MAX]; /* where our program was started from */
     char run_dir[PATH_MAX];
-    int pid_fd;                   /* of tollgate.pid, locked: the run_dir is ours. 0: not yet */
+    int pid_fd; /* of tollgate.pid, locked: the run_dir is ours. 0: not yet */
     struct zone *zone;
     int zone_fd;
-    struct shared *shared;        /* the dictionary */
+    struct shared *shared; /* the dictionary */
     unsigned places, naddresses;
-    int *sockets;                 /* naddresses * places */
+    int *sockets; /* naddresses * places */
     struct place *place;
     struct member *members;
-    struct plan *plan;            /* committed, older ones behind it */
+    struct plan *plan; /* committed, older ones behind it */
     struct redisd *redisd;
     uv_signal_t signals[4];
     uv_signal_t child;
     struct timer guard;
-    uint64_t guard_due, awake;    /* the watchdog counts from here at the earliest */
+    uint64_t guard_due, awake; /* the watchdog counts from here at the earliest */
     struct quarantined *quarantine;
     /* --- reload --- */
-    struct check *check;          /* under way */
-    struct plan *next;            /* passed its trial, being loaded */
+    struct check *check;            /* under way */
+    struct plan *next;              /* passed its trial, being loaded */
     struct waiter *waiters, *later; /* of the reload under way; of the one behind it */
     bool again;
-    uint64_t last_number;         /* of generations, given out so far */
-    struct { int64_t at; bool ok; char text[512]; } last_reload;
+    uint64_t last_number; /* of generations, given out so far */
+    struct {
+        int64_t at;
+        bool ok;
+        char text[512];
+    } last_reload;
     uint64_t reloads, reload_failures;
     struct {
-        uint64_t wanted;          /* version that was published, as reported last; 0: none */
-        uint64_t asked;           /* a reload for it is under way; 0: none */
+        uint64_t wanted;           /* version that was published, as reported last; 0: none */
+        uint64_t asked;            /* a reload for it is under way; 0: none */
         uint64_t failed, retry_at; /* the last one that could not be loaded */
-        uint64_t followed, confirmed; /* when a plugin reported; when what runs was what is published. 0: never */
-        uint64_t stale_ms;        /* 0: never stale */
-        int next_policy;          /* descriptor of what asked stands for; -1: files */
-        char problem[256];        /* why failed */
+        uint64_t followed,
+            confirmed; /* when a plugin reported; when what runs was what is published. 0: never */
+        uint64_t stale_ms; /* 0: never stale */
+        int next_policy;   /* descriptor of what asked stands for; -1: files */
+        char problem[256]; /* why failed */
     } routing;
-    bool upgrading;               /* a trial of the other program is under way */
-    bool rolling;                 /* adopted workers are being replaced */
+    bool upgrading; /* a trial of the other program is under way */
+    bool rolling;   /* adopted workers are being replaced */
     void (*upgrade_done)(void *arg, bool ok, struct slice text);
     void *upgrade_arg;
     struct watch *watch;
     struct admin *admin;
     struct http *http;
-    int64_t started;              /* ms since the epoch */
-    bool ready, ending, gone;     /* gone: the workers are */
+    int64_t started;          /* ms since the epoch */
+    bool ready, ending, gone; /* gone: the workers are */
     int code;
 };
 
@@ -135,7 +141,8 @@ void master_workers_drain(struct master *m);
 void master_workers_abort(struct master *m);
 void master_send_all(struct master *m, const char *text);
 /* One that the program before us started. */
-void master_worker_adopt(struct master *m, unsigned place, unsigned slot, pid_t pid, int fd, int state);
+void master_worker_adopt(struct master *m, unsigned place, unsigned slot, pid_t pid, int fd,
+                         int state);
 void master_worker_drain(struct master *m, struct member *w);
 void master_place_init(struct master *m);
 void master_place_deinit(struct master *m);
@@ -149,16 +156,18 @@ void master_guard_lift(struct master *m);
 void master_guard_deinit(struct master *m);
 const struct plan *master_plan_of(const struct master *m, uint64_t number);
 
-/* master_check.c: runs the trial. on_done is called once: fd is the snapshot (to be taken), or -1 with faults. */
+/* master_check.c: runs the trial. on_done is called once: fd is the snapshot (to be taken), or -1
+ * with faults. */
 struct check *check_start(struct master *m, const char *exe, uint64_t limit_ms, uint64_t memory,
-    void (*on_done)(struct master *m, int fd, struct slice faults));
+                          void (*on_done)(struct master *m, int fd, struct slice faults));
 pid_t check_pid(const struct check *c);
 /* Its process has ended. */
 void check_ended(struct check *c, int status);
 void check_stop(struct check *c);
 
 /* master_reload.c: done (or NULL) is called once with the outcome. */
-void master_reload(struct master *m, const char *why, void (*done)(void *arg, bool ok, struct slice text), void *arg);
+void master_reload(struct master *m, const char *why,
+                   void (*done)(void *arg, bool ok, struct slice text), void *arg);
 void master_reload_loaded(struct master *m, struct member *w, uint64_t number);
 void master_reload_failed(struct master *m, uint64_t number, struct slice faults);
 void master_reload_lost(struct master *m, struct member *w);
@@ -166,7 +175,8 @@ void master_reload_lost(struct master *m, struct member *w);
 void master_reload_again(struct master *m);
 void master_reload_stop(struct master *m);
 
-/* master_routing.c: what a worker's plugin reports: "VERSION|- STALE_MS", and a descriptor of the policy or -1, which is taken. */
+/* master_routing.c: what a worker's plugin reports: "VERSION|- STALE_MS", and a descriptor of the
+ * policy or -1, which is taken. */
 void master_routing_follow(struct master *m, const char *text, int policy);
 /* A new generation serves: it is to report. */
 void master_routing_switched(struct master *m);
@@ -174,11 +184,13 @@ void master_routing_switched(struct master *m);
 const char *master_routing_stale(struct master *m);
 void master_routing_status(struct master *m, struct buf *out); /* JSON member */
 
-/* master_upgrade.c: done (or NULL) is called once, just before the other program takes over, or with why not. */
+/* master_upgrade.c: done (or NULL) is called once, just before the other program takes over, or
+ * with why not. */
 struct kept {
     int http, redis_pid, redis_lock; /* http, lock: descriptors, -1 where there is none */
 };
-void master_upgrade(struct master *m, void (*done)(void *arg, bool ok, struct slice text), void *arg);
+void master_upgrade(struct master *m, void (*done)(void *arg, bool ok, struct slice text),
+                    void *arg);
 /* False where we have not taken over from another program; else what it kept is in m and k. */
 bool master_upgraded(struct master *m, struct kept *k);
 /* Goes on replacing adopted workers. */

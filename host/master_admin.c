@@ -1,5 +1,6 @@
-/* See master.h: actions, over a Unix socket (admin.sock, 0600) in the run directory. A request is one line, an answer is text behind a first
- * line that says "ok" or "failed"; then the connection ends. reload, upgrade, status (JSON), status-text, restart-keys (for check). */
+/* See master.h: actions, over a Unix socket (admin.sock, 0600) in the run directory. A request is
+ * one line, an answer is text behind a first line that says "ok" or "failed"; then the connection
+ * ends. reload, upgrade, status (JSON), status-text, restart-keys (for check). */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,7 +19,7 @@ struct action {
     struct admin *a;
     struct stream *stream; /* NULL: the client has gone */
     struct buf line;
-    bool waits;            /* for a reload */
+    bool waits; /* for a reload */
 };
 
 struct admin {
@@ -63,7 +64,8 @@ static void restart_lines(struct master *m, struct buf *out)
 static void act(struct action *x)
 {
     struct master *m = x->a->m;
-    struct slice verb = { x->line.p, (size_t)((const char *)memchr(x->line.p, '\n', x->line.n) - x->line.p) };
+    struct slice verb = { x->line.p,
+                          (size_t)((const char *)memchr(x->line.p, '\n', x->line.n) - x->line.p) };
     struct buf out;
     void (*write)(struct master *, struct buf *) = NULL;
     if (slice_eq(verb, SLICE("status")))

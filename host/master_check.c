@@ -1,5 +1,5 @@
-/* See master.h: the trial of a configuration. A child of our own image loads it and writes the snapshot into a file in memory; the master
- * only waits, for so long, and reads what it said. */
+/* See master.h: the trial of a configuration. A child of our own image loads it and writes the
+ * snapshot into a file in memory; the master only waits, for so long, and reads what it said. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "log.h"
 #include "container.h"
+#include "log.h"
 #include "master.h"
 #include "mem.h"
 
@@ -42,7 +42,8 @@ static void limit_memory(uint64_t bytes)
 #endif
 }
 
-static void run_child(struct master *m, const char *exe, int out, int faults, uint64_t memory, pid_t parent)
+static void run_child(struct master *m, const char *exe, int out, int faults, uint64_t memory,
+                      pid_t parent)
 {
     char a[16], b[16], policy[16] = "-";
     sigset_t none;
@@ -90,12 +91,16 @@ static bool passed(const struct check *c)
 static void explain(struct check *c)
 {
     if (c->late)
-        buf_printf(&c->text, "the configuration did not load within %.3g s (reload.check)\n", (double)c->limit_ms / 1000);
+        buf_printf(&c->text, "the configuration did not load within %.3g s (reload.check)\n",
+                   (double)c->limit_ms / 1000);
     else if (WIFSIGNALED(c->status))
-        buf_printf(&c->text, "the process that loaded the configuration was ended by signal %d (%s)\n", WTERMSIG(c->status),
-            strsignal(WTERMSIG(c->status)));
+        buf_printf(&c->text,
+                   "the process that loaded the configuration was ended by signal %d (%s)\n",
+                   WTERMSIG(c->status), strsignal(WTERMSIG(c->status)));
     else if (c->text.n == 0)
-        buf_printf(&c->text, "the process that loaded the configuration ended by itself with code %d\n", WEXITSTATUS(c->status));
+        buf_printf(&c->text,
+                   "the process that loaded the configuration ended by itself with code %d\n",
+                   WEXITSTATUS(c->status));
 }
 
 static void finish(struct check *c)
@@ -158,7 +163,7 @@ void check_ended(struct check *c, int status)
 }
 
 struct check *check_start(struct master *m, const char *exe, uint64_t limit_ms, uint64_t memory,
-    void (*on_done)(struct master *m, int fd, struct slice faults))
+                          void (*on_done)(struct master *m, int fd, struct slice faults))
 {
     int ends[2], out = memfd_create("tollgate snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (out < 0 || pipe2(ends, O_CLOEXEC) != 0) {

@@ -1,12 +1,13 @@
-/* See master.h: the watchdog. Each worker writes the time of its last turn into the zone. One that has not turned for `watchdog` is asked to
- * let go of what it runs, and killed a second later. Where our own timer was late the whole machine was, and nobody is to blame. */
+/* See master.h: the watchdog. Each worker writes the time of its last turn into the zone. One that
+ * has not turned for `watchdog` is asked to let go of what it runs, and killed a second later.
+ * Where our own timer was late the whole machine was, and nobody is to blame. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "log.h"
 #include "container.h"
+#include "log.h"
 #include "master.h"
 #include "mem.h"
 
@@ -38,7 +39,8 @@ static void interrupt(struct master *m, struct member *w, uint64_t mark, uint64_
     char what[256];
     const char *plugin;
     what_runs(m, mark, what, sizeof what, &plugin);
-    log_error("worker %u (pid %d) has been stuck for %.1f s in %s", w->place, (int)w->pid, (double)since / 1000, what);
+    log_error("worker %u (pid %d) has been stuck for %.1f s in %s", w->place, (int)w->pid,
+              (double)since / 1000, what);
     w->interrupted = loop_now(&m->loop);
     kill(w->pid, SIGUSR1);
 }
@@ -122,7 +124,9 @@ void master_guard_killed(struct master *m, struct member *w, uint64_t mark)
     if (++q->kills < m->plan->quarantine_after || q->active || strcmp(policy(m), "off") == 0)
         return;
     q->active = true;
-    log_error("plugin %s is quarantined (%s): workers were killed in it %u times; a reload lifts it", plugin, policy(m), q->kills);
+    log_error(
+        "plugin %s is quarantined (%s): workers were killed in it %u times; a reload lifts it",
+        plugin, policy(m), q->kills);
     snprintf(line, sizeof line, "%s %s", policy(m), plugin);
     master_send_all(m, line);
 }

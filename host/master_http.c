@@ -1,12 +1,13 @@
-/* See master.h: the admin listener, read-only. /healthz (the master turns), /readyz (requests can be served; 503 says why not), /metrics and
- * /status. A Host that is neither an IP address nor localhost is refused, so that no web page reaches it through a name of its own. One
- * request a connection, and few connections at once: it is for probes. */
+/* See master.h: the admin listener, read-only. /healthz (the master turns), /readyz (requests can
+ * be served; 503 says why not), /metrics and /status. A Host that is neither an IP address nor
+ * localhost is refused, so that no web page reaches it through a name of its own. One request a
+ * connection, and few connections at once: it is for probes. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "log.h"
 #include "container.h"
+#include "log.h"
 #include "master.h"
 #include "mem.h"
 #include "parse.h"
@@ -70,9 +71,12 @@ static void answer(struct client *c, int status, const char *type, struct slice 
 {
     struct buf out;
     buf_init(&out);
-    buf_printf(&out, "HTTP/1.1 %d %s\r\ncontent-type: %s\r\ncontent-length: %zu\r\ncache-control: no-store\r\n", status,
-        reason(status), type, body.n);
-    buf_printf(&out, "%sconnection: close\r\n\r\n", status == 405 ? "allow: GET, HEAD\r\n" : ""); /* RFC 9110, section 15.5.6 */
+    buf_printf(
+        &out,
+        "HTTP/1.1 %d %s\r\ncontent-type: %s\r\ncontent-length: %zu\r\ncache-control: no-store\r\n",
+        status, reason(status), type, body.n);
+    buf_printf(&out, "%sconnection: close\r\n\r\n",
+               status == 405 ? "allow: GET, HEAD\r\n" : ""); /* RFC 9110, section 15.5.6 */
     if (!slice_eq(c->req.method, SLICE("HEAD")))
         buf_add_slice(&out, body);
     stream_write(c->stream, buf_slice(&out));
@@ -110,7 +114,8 @@ static void serve_ready(struct client *c)
         answer(c, 503, "text/plain", arena_printf(&c->arena, "not ready: %s\n", why));
 }
 
-static void serve_written(struct client *c, const char *type, void (*write)(struct master *m, struct buf *out))
+static void serve_written(struct client *c, const char *type,
+                          void (*write)(struct master *m, struct buf *out))
 {
     struct buf out;
     buf_init(&out);
@@ -123,7 +128,8 @@ static void serve(struct client *c)
 {
     struct slice path = c->req.path;
     if (!host_allowed(c->req.authority))
-        answer(c, 421, "text/plain", SLICE("the admin listener answers only to an IP address or localhost\n"));
+        answer(c, 421, "text/plain",
+               SLICE("the admin listener answers only to an IP address or localhost\n"));
     else if (!slice_eq(c->req.method, SLICE("GET")) && !slice_eq(c->req.method, SLICE("HEAD")))
         answer(c, 405, "text/plain", SLICE("the admin listener is read-only: GET or HEAD\n"));
     else if (slice_eq(path, SLICE("/healthz")))
@@ -135,7 +141,8 @@ static void serve(struct client *c)
     else if (slice_eq(path, SLICE("/status")))
         serve_written(c, "application/json", master_status);
     else
-        answer(c, 404, "text/plain", SLICE("not found: there are /healthz, /readyz, /metrics and /status\n"));
+        answer(c, 404, "text/plain",
+               SLICE("not found: there are /healthz, /readyz, /metrics and /status\n"));
 }
 
 /* --- clients --- */
@@ -250,12 +257,14 @@ int master_http_start(struct master *m, const char *host, int port, int fd)
     if (err == 0)
         err = uv_listen((uv_stream_t *)&h->handle, BACKLOG, on_connection);
     if (err != 0) {
-        log_error("cannot listen on %s%s%s:%d: %s", v6 ? "[" : "", host, v6 ? "]" : "", port, uv_strerror(err));
+        log_error("cannot listen on %s%s%s:%d: %s", v6 ? "[" : "", host, v6 ? "]" : "", port,
+                  uv_strerror(err));
         uv_close((uv_handle_t *)&h->handle, on_closed);
         return -1;
     }
     uv_tcp_getsockname(&h->handle, (struct sockaddr *)&ss, &size);
-    port = ntohs(v6 ? ((struct sockaddr_in6 *)&ss)->sin6_port : ((struct sockaddr_in *)&ss)->sin_port);
+    port =
+        ntohs(v6 ? ((struct sockaddr_in6 *)&ss)->sin6_port : ((struct sockaddr_in *)&ss)->sin_port);
     log_info("admin on %s%s%s:%d", v6 ? "[" : "", host, v6 ? "]" : "", port);
     m->http = h;
     return 0;

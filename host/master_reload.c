@@ -1,6 +1,7 @@
-/* See master.h: a reload. The trial first, in a child; then one worker after the other loads the new generation beside the old one; when all
- * have it, all switch. A fault or a death anywhere, and all drop it. Reloads asked for meanwhile are one further reload behind this one, since
- * files may have changed after they were read. */
+/* See master.h: a reload. The trial first, in a child; then one worker after the other loads the
+ * new generation beside the old one; when all have it, all switch. A fault or a death anywhere, and
+ * all drop it. Reloads asked for meanwhile are one further reload behind this one, since files may
+ * have changed after they were read. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,10 +9,12 @@
 #include "log.h"
 #include "master.h"
 #include "mem.h"
-#include "paths.h"
 #include "notify.h"
+#include "paths.h"
 
-enum { PLANS_KEPT = 4 }; /* as many as a worker may still have requests on; a plan holds all of its files */
+enum {
+    PLANS_KEPT = 4
+}; /* as many as a worker may still have requests on; a plan holds all of its files */
 
 static void begin(struct master *m, const char *why);
 
@@ -50,7 +53,8 @@ static void refuse(struct master *m, struct slice faults)
 {
     while (faults.n > 0 && faults.p[faults.n - 1] == '\n')
         faults.n--;
-    log_error("reload failed, generation %" PRIu64 " stays: %.*s", m->plan->number, (int)faults.n, faults.p);
+    log_error("reload failed, generation %" PRIu64 " stays: %.*s", m->plan->number, (int)faults.n,
+              faults.p);
     tell(m, false, faults);
 }
 
@@ -144,7 +148,8 @@ void master_reload_failed(struct master *m, uint64_t number, struct slice faults
         call_off(m, faults);
         return;
     }
-    log_error("a worker could not load generation %" PRIu64 ": %.*s", number, (int)faults.n, faults.p);
+    log_error("a worker could not load generation %" PRIu64 ": %.*s", number, (int)faults.n,
+              faults.p);
     if (!m->ready)
         master_end(m, 1);
 }
@@ -198,7 +203,8 @@ static void begin(struct master *m, const char *why)
         tell(m, false, SLICE("the trial could not be started\n"));
 }
 
-void master_reload(struct master *m, const char *why, void (*done)(void *arg, bool ok, struct slice text), void *arg)
+void master_reload(struct master *m, const char *why,
+                   void (*done)(void *arg, bool ok, struct slice text), void *arg)
 {
     bool busy = m->upgrading || m->rolling || m->check != NULL || m->next != NULL || !m->ready;
     if (m->ending) {

@@ -1,6 +1,7 @@
-/* See master.h. A plugin of one worker looks which version was published (and, where the policy is kept in Redis, reads it); it reports here
- * again and again. Where the version is not the one that runs, that is a reload like any other, but for the policy that is tried with it.
- * A version that cannot be loaded is tried again now and then. Nothing here is ever written to Redis. */
+/* See master.h. A plugin of one worker looks which version was published (and, where the policy is
+ * kept in Redis, reads it); it reports here again and again. Where the version is not the one that
+ * runs, that is a reload like any other, but for the policy that is tried with it. A version that
+ * cannot be loaded is tried again now and then. Nothing here is ever written to Redis. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -49,7 +50,9 @@ static void keep_policy(struct master *m)
     if (fd >= 0)
         close(fd);
     if (!fine || rename(part, path) != 0)
-        log_error("%s: %s; after a restart an older policy would serve until the current one is taken", path, strerror(errno));
+        log_error(
+            "%s: %s; after a restart an older policy would serve until the current one is taken",
+            path, strerror(errno));
 }
 
 static void on_reloaded(void *arg, bool ok, struct slice text)
@@ -67,8 +70,9 @@ static void on_reloaded(void *arg, bool ok, struct slice text)
     } else {
         m->routing.failed = m->routing.asked;
         m->routing.retry_at = now + RETRY_MS;
-        snprintf(m->routing.problem, sizeof m->routing.problem, "version %" PRIu64 " could not be loaded: %.*s", m->routing.asked,
-            (int)text.n, text.p);
+        snprintf(m->routing.problem, sizeof m->routing.problem,
+                 "version %" PRIu64 " could not be loaded: %.*s", m->routing.asked, (int)text.n,
+                 text.p);
     }
     m->routing.asked = 0;
     drop_policy(m);
@@ -78,14 +82,16 @@ static void load(struct master *m, uint64_t version, int policy)
 {
     char why[96];
     uint64_t runs = *zone_routing(m->zone), now = loop_now(&m->loop);
-    if (m->routing.asked != 0 || m->ending || (version == m->routing.failed && now < m->routing.retry_at)) {
+    if (m->routing.asked != 0 || m->ending ||
+        (version == m->routing.failed && now < m->routing.retry_at)) {
         if (policy >= 0)
             close(policy);
         return;
     }
     m->routing.asked = version;
     m->routing.next_policy = policy;
-    snprintf(why, sizeof why, "routing version %" PRIu64 " is published, %" PRIu64 " runs", version, runs);
+    snprintf(why, sizeof why, "routing version %" PRIu64 " is published, %" PRIu64 " runs", version,
+             runs);
     master_reload(m, why, on_reloaded, m);
 }
 
@@ -122,8 +128,10 @@ const char *master_routing_stale(struct master *m)
     uint64_t age = loop_now(&m->loop) - m->routing.confirmed;
     if (m->routing.stale_ms == 0 || age <= m->routing.stale_ms)
         return NULL;
-    snprintf(text, sizeof text, "routing is stale: version %" PRIu64 " runs, for %" PRIu64 " s it has not been known to be the published one",
-        *zone_routing(m->zone), age / 1000);
+    snprintf(text, sizeof text,
+             "routing is stale: version %" PRIu64 " runs, for %" PRIu64
+             " s it has not been known to be the published one",
+             *zone_routing(m->zone), age / 1000);
     return text;
 }
 
@@ -133,9 +141,11 @@ void master_routing_status(struct master *m, struct buf *out)
         buf_add_text(out, "\"routing\":null");
         return;
     }
-    buf_printf(out, "\"routing\":{\"version\":%" PRIu64 ",\"published\":%" PRIu64 ",\"confirmed_ms_ago\":%" PRIu64 ",\"stale\":%s,\"problem\":",
-        *zone_routing(m->zone), m->routing.wanted, loop_now(&m->loop) - m->routing.confirmed,
-        master_routing_stale(m) != NULL ? "true" : "false");
+    buf_printf(out,
+               "\"routing\":{\"version\":%" PRIu64 ",\"published\":%" PRIu64
+               ",\"confirmed_ms_ago\":%" PRIu64 ",\"stale\":%s,\"problem\":",
+               *zone_routing(m->zone), m->routing.wanted, loop_now(&m->loop) - m->routing.confirmed,
+               master_routing_stale(m) != NULL ? "true" : "false");
     json_quote(out, slice_of(m->routing.problem));
     buf_add_text(out, "}");
 }

@@ -1,6 +1,7 @@
-/* See master.h: the sockets. For each address one with SO_REUSEPORT a place, so that the kernel spreads connections; all are opened here and
- * stay open as long as the master lives, since closing one would reset what is queued on it. SO_REUSEPORT would let a second gateway share the
- * port without a word, so the address is bound without it first. */
+/* See master.h: the sockets. For each address one with SO_REUSEPORT a place, so that the kernel
+ * spreads connections; all are opened here and stay open as long as the master lives, since closing
+ * one would reset what is queued on it. SO_REUSEPORT would let a second gateway share the port
+ * without a word, so the address is bound without it first. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -40,7 +41,8 @@ static int port_of(int fd)
     struct sockaddr_storage ss;
     socklen_t size = sizeof ss;
     getsockname(fd, (struct sockaddr *)&ss, &size);
-    return ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port : ((struct sockaddr_in *)&ss)->sin_port);
+    return ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port
+                                          : ((struct sockaddr_in *)&ss)->sin_port);
 }
 
 /* The port, or a negative errno. */
@@ -75,11 +77,13 @@ int master_sockets_open(struct master *m)
         m->naddresses += *at == '\n';
     m->sockets = mem_zalloc((m->naddresses * m->places + 1) * sizeof *m->sockets);
     at = text;
-    for (unsigned i = 0; i < m->naddresses && sscanf(at, "%63s %d\n%n", host, &port, &used) == 2; i++, at += used) {
+    for (unsigned i = 0; i < m->naddresses && sscanf(at, "%63s %d\n%n", host, &port, &used) == 2;
+         i++, at += used) {
         bool v6 = strchr(host, ':') != NULL;
         int got = open_all(host, port, m->sockets + i * m->places, m->places);
         if (got < 0) {
-            log_error("cannot listen on %s%s%s:%d: %s", v6 ? "[" : "", host, v6 ? "]" : "", port, uv_strerror(got));
+            log_error("cannot listen on %s%s%s:%d: %s", v6 ? "[" : "", host, v6 ? "]" : "", port,
+                      uv_strerror(got));
             return -1;
         }
         log_info("listening on %s%s%s:%d", v6 ? "[" : "", host, v6 ? "]" : "", got);

@@ -1,4 +1,5 @@
-/* See master.h: what the master knows, as JSON (status), as text for people, and in one sentence (readiness). */
+/* See master.h: what the master knows, as JSON (status), as text for people, and in one sentence
+ * (readiness). */
 #include <inttypes.h>
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -47,11 +48,15 @@ static void workers(struct master *m, struct buf *out)
             const struct zone_slot *s = zone_slot(m->zone, w->slot);
             if (w->place != i)
                 continue;
-            buf_printf(out, "%s{\"worker\":%u,\"pid\":%d,\"state\":\"%s\",\"generation\":%" PRIu64 ",\"generations\":%" PRIu64
-                ",\"connections\":%" PRIu64 ",\"requests\":%" PRIu64 ",\"lua_bytes\":%" PRIu64 ",\"turned_ms_ago\":%" PRIu64
-                ",\"uptime_s\":%" PRId64 "}", comma, w->place, (int)w->pid, states[w->state], s->generation, s->generations,
-                s->connections, s->exchanges, s->lua_bytes, zone_now() > s->beat ? zone_now() - s->beat : 0,
-                s->started != 0 ? (loop_wall_ms() - (int64_t)s->started) / 1000 : 0);
+            buf_printf(out,
+                       "%s{\"worker\":%u,\"pid\":%d,\"state\":\"%s\",\"generation\":%" PRIu64
+                       ",\"generations\":%" PRIu64 ",\"connections\":%" PRIu64
+                       ",\"requests\":%" PRIu64 ",\"lua_bytes\":%" PRIu64
+                       ",\"turned_ms_ago\":%" PRIu64 ",\"uptime_s\":%" PRId64 "}",
+                       comma, w->place, (int)w->pid, states[w->state], s->generation,
+                       s->generations, s->connections, s->exchanges, s->lua_bytes,
+                       zone_now() > s->beat ? zone_now() - s->beat : 0,
+                       s->started != 0 ? (loop_wall_ms() - (int64_t)s->started) / 1000 : 0);
             comma = ",";
         }
     }
@@ -63,8 +68,8 @@ struct files {
     const char *comma;
 };
 
-/* Code and key files. What a configuration reads by file "…" is left out: it may be a secret, and short enough to be guessed by its
- * hash. */
+/* Code and key files. What a configuration reads by file "…" is left out: it may be a secret, and
+ * short enough to be guessed by its hash. */
 static void add_file(void *arg, const char *path, struct slice bytes)
 {
     struct files *f = arg;
@@ -88,7 +93,8 @@ static void quarantine(struct master *m, struct buf *out)
     for (const struct quarantined *q = m->quarantine; q != NULL; q = q->next) {
         buf_add_text(out, comma);
         json_quote(out, slice_of(q->plugin));
-        buf_printf(out, ":{\"kills\":%u,\"quarantined\":%s}", q->kills, q->active ? "true" : "false");
+        buf_printf(out, ":{\"kills\":%u,\"quarantined\":%s}", q->kills,
+                   q->active ? "true" : "false");
         comma = ",";
     }
     buf_add_text(out, "}");
@@ -100,7 +106,8 @@ static void last_reload(struct master *m, struct buf *out)
         buf_add_text(out, "\"last_reload\":null");
         return;
     }
-    buf_printf(out, "\"last_reload\":{\"at_ms\":%" PRId64 ",\"ok\":%s,", m->last_reload.at, m->last_reload.ok ? "true" : "false");
+    buf_printf(out, "\"last_reload\":{\"at_ms\":%" PRId64 ",\"ok\":%s,", m->last_reload.at,
+               m->last_reload.ok ? "true" : "false");
     member_text(out, "outcome", m->last_reload.text);
     buf_add_text(out, "}");
 }
@@ -109,11 +116,12 @@ void master_status(struct master *m, struct buf *out)
 {
     const char *why = master_not_ready(m);
     struct files f = { out, "" };
-    buf_printf(out, "{\"version\":\"%s\",\"pid\":%d,\"uptime_s\":%" PRId64 ",\"ready\":%s,", TOLLGATE_VERSION, (int)getpid(),
-        (loop_wall_ms() - m->started) / 1000, why == NULL ? "true" : "false");
+    buf_printf(out, "{\"version\":\"%s\",\"pid\":%d,\"uptime_s\":%" PRId64 ",\"ready\":%s,",
+               TOLLGATE_VERSION, (int)getpid(), (loop_wall_ms() - m->started) / 1000,
+               why == NULL ? "true" : "false");
     member_text(out, "problem", why != NULL ? why : "");
-    buf_printf(out, ",\"upgrading\":%s,\"generation\":%" PRIu64 ",\"hash\":\"%s\",", m->upgrading || m->rolling ? "true" : "false", m->plan->number,
-        m->plan->hash);
+    buf_printf(out, ",\"upgrading\":%s,\"generation\":%" PRIu64 ",\"hash\":\"%s\",",
+               m->upgrading || m->rolling ? "true" : "false", m->plan->number, m->plan->hash);
     member_text(out, "config", m->config);
     buf_add_text(out, ",");
     last_reload(m, out);
@@ -132,21 +140,26 @@ void master_status_text(struct master *m, struct buf *out)
 {
     static const char *const states[] = { "starting", "serving", "draining" };
     const char *why = master_not_ready(m);
-    buf_printf(out, "tollgate %s, pid %d, up %" PRId64 " s: %s%s\n", TOLLGATE_VERSION, (int)getpid(),
-        (loop_wall_ms() - m->started) / 1000, why == NULL ? "ready" : "not ready: ", why == NULL ? "" : why);
-    buf_printf(out, "generation %" PRIu64 " of %s, %.12s\n", m->plan->number, m->config, m->plan->hash);
+    buf_printf(out, "tollgate %s, pid %d, up %" PRId64 " s: %s%s\n", TOLLGATE_VERSION,
+               (int)getpid(), (loop_wall_ms() - m->started) / 1000,
+               why == NULL ? "ready" : "not ready: ", why == NULL ? "" : why);
+    buf_printf(out, "generation %" PRIu64 " of %s, %.12s\n", m->plan->number, m->config,
+               m->plan->hash);
     if (m->last_reload.at != 0)
-        buf_printf(out, "last reload %" PRId64 " s ago: %s\n", (loop_wall_ms() - m->last_reload.at) / 1000, m->last_reload.text);
+        buf_printf(out, "last reload %" PRId64 " s ago: %s\n",
+                   (loop_wall_ms() - m->last_reload.at) / 1000, m->last_reload.text);
     if (m->routing.followed != 0)
-        buf_printf(out, "routing version %" PRIu64 "%s%s\n", *zone_routing(m->zone), m->routing.problem[0] != '\0' ? "; " : "",
-            m->routing.problem);
+        buf_printf(out, "routing version %" PRIu64 "%s%s\n", *zone_routing(m->zone),
+                   m->routing.problem[0] != '\0' ? "; " : "", m->routing.problem);
     for (const struct quarantined *q = m->quarantine; q != NULL; q = q->next)
-        buf_printf(out, "plugin %s: %u workers were killed in it%s\n", q->plugin, q->kills, q->active ? "; quarantined" : "");
+        buf_printf(out, "plugin %s: %u workers were killed in it%s\n", q->plugin, q->kills,
+                   q->active ? "; quarantined" : "");
     buf_add_text(out, "worker     pid  state     generation  connections  up\n");
     for (const struct member *w = m->members; w != NULL; w = w->next) {
         const struct zone_slot *s = zone_slot(m->zone, w->slot);
-        buf_printf(out, "%6u %7d  %-8s  %10" PRIu64 "  %11" PRIu64 "  %" PRId64 " s\n", w->place, (int)w->pid, states[w->state],
-            s->generation, s->connections, s->started != 0 ? (loop_wall_ms() - (int64_t)s->started) / 1000 : 0);
+        buf_printf(out, "%6u %7d  %-8s  %10" PRIu64 "  %11" PRIu64 "  %" PRId64 " s\n", w->place,
+                   (int)w->pid, states[w->state], s->generation, s->connections,
+                   s->started != 0 ? (loop_wall_ms() - (int64_t)s->started) / 1000 : 0);
     }
     buf_add_text(out, "files: tollgate status --json lists them with their hashes\n");
 }

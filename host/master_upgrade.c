@@ -1,7 +1,9 @@
-/* See master.h: an upgrade in place. The program that now has our path tries the configuration first, as a reload's trial does; then we become it by
- * exec: the same process, so the same pid and children, with the sockets, the zone, the dictionary, the workers' channels and Redis kept by
- * descriptor. What these are is written into a file in memory, whose descriptor is in the environment. The workers are then rolled one at a time:
- * the new one serves before the old one drains, and meanwhile the sockets stay open, so no connection is refused. */
+/* See master.h: an upgrade in place. The program that now has our path tries the configuration
+ * first, as a reload's trial does; then we become it by exec: the same process, so the same pid and
+ * children, with the sockets, the zone, the dictionary, the workers' channels and Redis kept by
+ * descriptor. What these are is written into a file in memory, whose descriptor is in the
+ * environment. The workers are then rolled one at a time: the new one serves before the old one
+ * drains, and meanwhile the sockets stay open, so no connection is refused. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -36,8 +38,8 @@ static void tell(struct master *m, bool ok, struct slice text)
 
 static void write_state(struct master *m, FILE *f, const struct plan *p)
 {
-    fprintf(f, "started %" PRId64 "\nzone %d\nshared %d\nplan %" PRIu64 " %d\n", m->started, m->zone_fd, shared_fd(m->shared), p->number,
-        p->fd);
+    fprintf(f, "started %" PRId64 "\nzone %d\nshared %d\nplan %" PRIu64 " %d\n", m->started,
+            m->zone_fd, shared_fd(m->shared), p->number, p->fd);
     if (m->http != NULL)
         fprintf(f, "http %d\n", master_http_fd(m));
     if (m->redisd != NULL)
@@ -47,7 +49,8 @@ static void write_state(struct master *m, FILE *f, const struct plan *p)
         fprintf(f, " %d", m->sockets[i]);
     fprintf(f, "\n");
     for (const struct member *w = m->members; w != NULL; w = w->next)
-        fprintf(f, "member %u %u %d %d %d\n", w->place, w->slot, (int)w->pid, control_fd(w->control), (int)w->state);
+        fprintf(f, "member %u %u %d %d %d\n", w->place, w->slot, (int)w->pid,
+                control_fd(w->control), (int)w->state);
 }
 
 /* Descriptors that go along, or not any more. */
@@ -124,7 +127,8 @@ static void on_checked(struct master *m, int fd, struct slice faults)
         buf_add_text(&keys, ": changed, which needs a restart");
         tell(m, false, buf_slice(&keys));
     } else if (!same_layout(p)) {
-        tell(m, false, SLICE("the new program lays out shared memory differently, which needs a restart"));
+        tell(m, false,
+             SLICE("the new program lays out shared memory differently, which needs a restart"));
     } else {
         become(m, p);
     }
@@ -132,10 +136,13 @@ static void on_checked(struct master *m, int fd, struct slice faults)
     plan_free(p);
 }
 
-void master_upgrade(struct master *m, void (*done)(void *arg, bool ok, struct slice text), void *arg)
+void master_upgrade(struct master *m, void (*done)(void *arg, bool ok, struct slice text),
+                    void *arg)
 {
-    if (m->check != NULL || m->next != NULL || !m->ready || m->ending || m->upgrading || m->rolling) {
-        struct slice why = SLICE("a reload or an upgrade is under way, or the gateway is starting or stopping");
+    if (m->check != NULL || m->next != NULL || !m->ready || m->ending || m->upgrading ||
+        m->rolling) {
+        struct slice why =
+            SLICE("a reload or an upgrade is under way, or the gateway is starting or stopping");
         log_warn("upgrade refused: %s", why.p);
         if (done != NULL)
             done(arg, false, why);
@@ -154,7 +161,8 @@ void master_upgrade(struct master *m, void (*done)(void *arg, bool ok, struct sl
 static bool take_sockets(struct master *m, const char *rest)
 {
     int used, n;
-    if (sscanf(rest, "%u %u%n", &m->naddresses, &m->places, &used) != 2 || m->places == 0 || m->places > ZONE_WORKERS)
+    if (sscanf(rest, "%u %u%n", &m->naddresses, &m->places, &used) != 2 || m->places == 0 ||
+        m->places > ZONE_WORKERS)
         return false;
     m->sockets = mem_zalloc((m->naddresses * m->places + 1) * sizeof *m->sockets);
     for (unsigned i = 0; i < m->naddresses * m->places; i++) {
@@ -191,7 +199,8 @@ static bool take_line(struct master *m, const char *line, struct kept *k)
         return sscanf(rest, "%d %d", &k->redis_pid, &k->redis_lock) == 2;
     if (strcmp(word, "sockets") == 0)
         return take_sockets(m, rest);
-    if (strcmp(word, "member") == 0 && sscanf(rest, "%u %u %d %d %d", &place, &slot, &a, &b, &state) == 5) {
+    if (strcmp(word, "member") == 0 &&
+        sscanf(rest, "%u %u %d %d %d", &place, &slot, &a, &b, &state) == 5) {
         master_worker_adopt(m, place, slot, a, b, state);
         return true;
     }

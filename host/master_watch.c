@@ -1,12 +1,13 @@
-/* See master.h: files that change. The directories of all files that the configuration was made of are watched, since a watch on a file
- * misses a rename over it and a symlink that is turned; and every 2 s all files are looked at, for file systems that tell nothing. A change is
- * followed by a pause, so that a person or a tool can finish what it writes. */
+/* See master.h: files that change. The directories of all files that the configuration was made of
+ * are watched, since a watch on a file misses a rename over it and a symlink that is turned; and
+ * every 2 s all files are looked at, for file systems that tell nothing. A change is followed by a
+ * pause, so that a person or a tool can finish what it writes. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "log.h"
 #include "container.h"
+#include "log.h"
 #include "master.h"
 #include "mem.h"
 
@@ -73,7 +74,8 @@ static void on_event(uv_fs_event_t *h, const char *name, int events, int status)
     struct watch *w = h->data;
     (void)name, (void)events;
     if (status == 0 && w->look.at > loop_now(&w->m->loop) + SOON_MS)
-        timer_set(&w->m->loop, &w->look, SOON_MS); /* not at each: a log beside the configuration grows all the time */
+        timer_set(&w->m->loop, &w->look,
+                  SOON_MS); /* not at each: a log beside the configuration grows all the time */
 }
 
 static void on_closed(uv_handle_t *h)
@@ -85,7 +87,11 @@ static void add_directory(struct watch *w, const char *path)
 {
     char dir[PATH_MAX];
     const char *slash = strrchr(path, '/');
-    snprintf(dir, sizeof dir, "%.*s", slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path), slash == NULL ? "." : path);
+    snprintf(dir, sizeof dir, "%.*s",
+             slash == NULL   ? 1
+             : slash == path ? 1
+                             : (int)(slash - path),
+             slash == NULL ? "." : path);
     for (const struct directory *d = w->directories; d != NULL; d = d->next) {
         if (strcmp(d->path, dir) == 0)
             return;

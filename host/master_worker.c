@@ -1,6 +1,6 @@
-/* See master.h: worker processes. Each is our own image (/proc/self/exe, which stays what it was when the file is replaced), in a session
- * of its own, with the sockets of all places; it ends when we do. One that dies is replaced at once, and with growing pauses while it keeps
- * dying. */
+/* See master.h: worker processes. Each is our own image (/proc/self/exe, which stays what it was
+ * when the file is replaced), in a session of its own, with the sockets of all places; it ends when
+ * we do. One that dies is replaced at once, and with growing pauses while it keeps dying. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "log.h"
 #include "container.h"
+#include "log.h"
 #include "master.h"
 #include "mem.h"
 #include "paths.h"
@@ -33,7 +33,8 @@ static char *text_of(long n)
 /* The command line; freed by the child's end or exec, and here for the parent. */
 static char **arguments(struct master *m, const struct member *w, int control_fd)
 {
-    unsigned n = m->naddresses * m->places, share = (m->plan->connections + m->places - 1) / m->places;
+    unsigned n = m->naddresses * m->places,
+             share = (m->plan->connections + m->places - 1) / m->places;
     char **argv = mem_zalloc((n + 16) * sizeof *argv);
     argv[0] = mem_strdup("tollgate");
     argv[1] = mem_strdup("worker");
@@ -137,7 +138,8 @@ static void add(struct master *m, struct member *w, int fd)
     m->members = w;
 }
 
-void master_worker_adopt(struct master *m, unsigned place, unsigned slot, pid_t pid, int fd, int state)
+void master_worker_adopt(struct master *m, unsigned place, unsigned slot, pid_t pid, int fd,
+                         int state)
 {
     struct member *w = member_new(m, place, slot);
     w->pid = pid;
@@ -209,10 +211,11 @@ static void replace(struct master *m, const struct member *w)
 static void say_how(const struct member *w, int status)
 {
     if (WIFSIGNALED(status))
-        log_error("worker %u (pid %d) was ended by signal %d (%s)", w->place, (int)w->pid, WTERMSIG(status),
-            strsignal(WTERMSIG(status)));
+        log_error("worker %u (pid %d) was ended by signal %d (%s)", w->place, (int)w->pid,
+                  WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
-        log_error("worker %u (pid %d) ended with code %d", w->place, (int)w->pid, WEXITSTATUS(status));
+        log_error("worker %u (pid %d) ended with code %d", w->place, (int)w->pid,
+                  WEXITSTATUS(status));
 }
 
 static struct member *unlink_member(struct master *m, pid_t pid)
@@ -247,7 +250,8 @@ static void judge(struct master *m, struct member *w, int status)
     slot->mark = 0;
     zone_metrics_fold(m->zone, w->slot);
     if (code == WORKER_LEAK || (code > 0 && m->ending && m->code == 0))
-        m->code = code == WORKER_LEAK ? WORKER_LEAK : 1; /* its end is our end: whoever watches us should know */
+        m->code = code == WORKER_LEAK ? WORKER_LEAK
+                                      : 1; /* its end is our end: whoever watches us should know */
     if (code != 0 && !(m->ending && code < 0 && w->kill_at != 0))
         say_how(w, status);
     if (w->interrupted != 0)

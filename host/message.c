@@ -84,18 +84,12 @@ bool message_no_body(struct slice method, int status)
 bool message_idempotent(struct slice method)
 {
     switch (method.n) {
-    case 3:
-        return slice_eq(method, SLICE("GET")) || slice_eq(method, SLICE("PUT"));
-    case 4:
-        return slice_eq(method, SLICE("HEAD"));
-    case 5:
-        return slice_eq(method, SLICE("TRACE"));
-    case 6:
-        return slice_eq(method, SLICE("DELETE"));
-    case 7:
-        return slice_eq(method, SLICE("OPTIONS"));
-    default:
-        return false;
+    case 3: return slice_eq(method, SLICE("GET")) || slice_eq(method, SLICE("PUT"));
+    case 4: return slice_eq(method, SLICE("HEAD"));
+    case 5: return slice_eq(method, SLICE("TRACE"));
+    case 6: return slice_eq(method, SLICE("DELETE"));
+    case 7: return slice_eq(method, SLICE("OPTIONS"));
+    default: return false;
     }
 }
 

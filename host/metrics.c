@@ -138,7 +138,8 @@ const char *metric_name(const struct metric *m)
 /* --- series --- */
 
 /* NULL where there is no room in the area; with `must`, it is counted for nobody then. */
-static struct metric_series *series_new(const struct metric *m, const char *key, size_t n, bool must)
+static struct metric_series *series_new(const struct metric *m, const char *key, size_t n,
+                                        bool must)
 {
     struct metric_series *s = mem_zalloc(sizeof *s);
     struct buf labels;
@@ -194,10 +195,12 @@ static struct metric_series *other(struct metric *m)
     for (int i = 0; i < m->spec.nlabels; i++, n += sizeof word - 1)
         memcpy(key + n, word, sizeof word - 1);
     if (m->n >= m->limit)
-        log_warn("metric %s: more than %u combinations of labels; the others are counted as \"other\"",
-                 m->spec.name, m->limit);
+        log_warn(
+            "metric %s: more than %u combinations of labels; the others are counted as \"other\"",
+            m->spec.name, m->limit);
     else
-        log_warn("metric %s: no room for more combinations of labels; the others are counted as \"other\"",
+        log_warn("metric %s: no room for more combinations of labels; the others are counted as "
+                 "\"other\"",
                  m->spec.name);
     m->other = find(m, siphash(m->registry->secret, (struct slice){ key, n }), key, n);
     m->other_listed = m->other != NULL;
@@ -250,7 +253,8 @@ void metric_observe(const struct metric *m, struct metric_series *s, double v)
     *s->value += v;
 }
 
-void metric_merge(const struct metric *m, struct metric_series *s, double value, const uint64_t *counts)
+void metric_merge(const struct metric *m, struct metric_series *s, double value,
+                  const uint64_t *counts)
 {
     *s->value += value;
     for (int i = 0; m->spec.kind == METRIC_HISTOGRAM && i <= m->spec.nbuckets; i++)

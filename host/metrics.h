@@ -64,8 +64,8 @@ void metric_set(struct metric_series *s, double v);
 /* Of histograms. */
 void metric_observe(const struct metric *m, struct metric_series *s, double v);
 
-/* metrics_merge.c: adds what an area holds: counters and histograms, and gauges where they are wanted. A metric
- * that m has with another kind, other labels or other buckets is left out. */
+/* metrics_merge.c: adds what an area holds: counters and histograms, and gauges where they are
+ * wanted. A metric that m has with another kind, other labels or other buckets is left out. */
 void metrics_merge(struct metrics *m, const struct metrics_area *from, bool gauges);
 /* Adds to a series of a metric of nbuckets what another one counted. */
 void metric_merge(const struct metric *m, struct metric_series *s, double value,

@@ -39,5 +39,6 @@ const struct area_record *metrics_area_next(const struct metrics_area *a,
 void metrics_area_clear(struct metrics_area *a)
 {
     atomic_store_explicit(&a->used, 0, memory_order_release);
-    madvise(a, METRICS_AREA, MADV_REMOVE); /* the area begins on a page: gives its memory back, zeroed */
+    madvise(a, METRICS_AREA,
+            MADV_REMOVE); /* the area begins on a page: gives its memory back, zeroed */
 }

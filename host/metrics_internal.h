@@ -9,7 +9,7 @@ struct metric_series {
     uint64_t hash;
     char *key; /* each value behind its length; owned */
     size_t nkey;
-    char *labels; /* as text; owned */
+    char *labels;      /* as text; owned */
     double *value;     /* of a histogram: the sum; in the area, or &own */
     uint64_t *buckets; /* of a histogram: counts, not cumulated, the last beyond all bounds */
     double own;

@@ -13,8 +13,8 @@ void metrics_place(struct metrics *m, struct metric *one)
     const char *const *texts[] = { &spec->name, &spec->help };
     for (int i = 0; i < 2 + spec->nlabels; i++)
         text += strlen(i < 2 ? *texts[i] : spec->labels[i - 2]) + 1;
-    struct area_record *r =
-        metrics_area_add(m->area, AREA_METRIC, offsetof(struct area_record, metric.bounds) + bounds + text);
+    struct area_record *r = metrics_area_add(
+        m->area, AREA_METRIC, offsetof(struct area_record, metric.bounds) + bounds + text);
     if (r == NULL) {
         log_warn("metric %s: there is no room for more metrics; it is not shown", spec->name);
         return;
@@ -40,7 +40,8 @@ bool metrics_place_series(const struct metric *m, struct metric_series *s, bool 
     struct area_record *r = NULL;
     if (m->placed)
         r = metrics_area_add(m->registry->area, AREA_SERIES,
-                             offsetof(struct area_record, series.counts) + counts * sizeof(uint64_t) + s->nkey);
+                             offsetof(struct area_record, series.counts) +
+                                 counts * sizeof(uint64_t) + s->nkey);
     if (r == NULL && m->placed && !must)
         return false;
     if (r == NULL) {

@@ -23,7 +23,7 @@ void notify(const char *state)
     if (fd < 0)
         return;
     ssize_t ignored = sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&to,
-        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
+                             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
     (void)ignored; /* there is nobody else to tell */
     close(fd);
 }
@@ -33,6 +33,7 @@ void notify_reloading(void)
     char text[64];
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
-    snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%lld", (long long)ts.tv_sec * 1000000 + ts.tv_nsec / 1000);
+    snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%lld",
+             (long long)ts.tv_sec * 1000000 + ts.tv_nsec / 1000);
     notify(text);
 }

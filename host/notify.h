@@ -1,4 +1,5 @@
-/* systemd's readiness protocol (sd_notify(3)): a datagram to $NOTIFY_SOCKET; nothing where that is not set. */
+/* systemd's readiness protocol (sd_notify(3)): a datagram to $NOTIFY_SOCKET; nothing where that is
+ * not set. */
 #ifndef TOLLGATE_NOTIFY_H
 #define TOLLGATE_NOTIFY_H
 

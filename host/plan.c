@@ -19,7 +19,8 @@ static uint64_t number(const struct plan *p, const char *name)
 
 struct plan *plan_new(int fd, uint64_t n)
 {
-    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK); /* nobody changes it any more */
+    fcntl(fd, F_ADD_SEALS,
+          F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK); /* nobody changes it any more */
     struct snapshot *s = snapshot_read_fd(fd);
     if (s == NULL) {
         close(fd);
@@ -52,7 +53,8 @@ const char *plan_text(const struct plan *p, const char *name)
     return snapshot_note(p->snapshot, name).p;
 }
 
-static const char *const restart_keys[] = { "listen", "admin", "workers", "data_dir", "run_dir", "redis", "shared.size" };
+static const char *const restart_keys[] = { "listen",  "admin", "workers",    "data_dir",
+                                            "run_dir", "redis", "shared.size" };
 enum { RESTART_KEYS = sizeof restart_keys / sizeof *restart_keys };
 
 void plan_restart_lines(struct snapshot *s, struct buf *out)
@@ -71,7 +73,8 @@ void plan_restart_lines(struct snapshot *s, struct buf *out)
 void plan_restart_keys(const struct plan *a, const struct plan *b, struct buf *out)
 {
     for (int i = 0; i < RESTART_KEYS; i++) {
-        struct slice x = snapshot_note(a->snapshot, restart_keys[i]), y = snapshot_note(b->snapshot, restart_keys[i]);
+        struct slice x = snapshot_note(a->snapshot, restart_keys[i]),
+                     y = snapshot_note(b->snapshot, restart_keys[i]);
         if ((x.p != NULL) != (y.p != NULL) || !slice_eq(x, y))
             buf_printf(out, "%s%s", out->n > 0 ? ", " : "", restart_keys[i]);
     }
@@ -99,6 +102,7 @@ const char *plan_mark(const struct plan *p, uint64_t mark, char *out, size_t siz
     const char *plugin = plan_text(p, name);
     snprintf(name, sizeof name, "route.%u", route);
     const char *route_name = plan_text(p, name);
-    snprintf(out, size, "plugin %s, phase %s, route %s", plugin != NULL ? plugin : "?", phase, route_name != NULL ? route_name : "?");
+    snprintf(out, size, "plugin %s, phase %s, route %s", plugin != NULL ? plugin : "?", phase,
+             route_name != NULL ? route_name : "?");
     return plugin;
 }

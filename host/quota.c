@@ -115,8 +115,8 @@ static struct quota_entry *entry_of(void *handle)
 }
 
 struct quota_wait *quota_admit(struct quota *q, struct slice key_id, struct slice request_id,
-    const struct quota_limits *limits, uint64_t reserve, uint64_t deadline_ms, quota_cb cb,
-    void *arg)
+                               const struct quota_limits *limits, uint64_t reserve,
+                               uint64_t deadline_ms, quota_cb cb, void *arg)
 {
     struct quota_entry *e = quota_entry_new(q, key_id, request_id, limits);
     e->cb = cb;
@@ -130,8 +130,8 @@ struct quota_wait *quota_admit(struct quota *q, struct slice key_id, struct slic
         quota_key_dirty(q, e->key);
     } else {
         bool limited = limits->has_rate || limits->has_budget || limits->has_concurrency;
-        e->result.verdict = limited ? QUOTA_UNAVAILABLE
-                                    : QUOTA_ADMITTED; /* limited, but an id is empty */
+        e->result.verdict =
+            limited ? QUOTA_UNAVAILABLE : QUOTA_ADMITTED; /* limited, but an id is empty */
         quota_list_push(&q->at_once, e);
         loop_defer(q->loop, &q->collect, LOOP_COLLECT);
     }
@@ -152,7 +152,8 @@ static void put_unadmitted_id(struct buf *out, struct slice request_id)
 }
 
 struct quota_grant *quota_grant_unadmitted(struct quota *q, struct slice key_id,
-    struct slice request_id, const struct quota_limits *limits)
+                                           struct slice request_id,
+                                           const struct quota_limits *limits)
 {
     int64_t start, end;
     struct buf id;

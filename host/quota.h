@@ -7,8 +7,8 @@
 #ifndef TOLLGATE_QUOTA_H
 #define TOLLGATE_QUOTA_H
 
-#include "loop.h"
 #include "buf.h"
+#include "loop.h"
 #include "rds.h"
 
 /* Limits of one key as one route sees them. 0 (has_* false) means not enforced. */
@@ -54,9 +54,9 @@ struct quota *quota_new(struct loop *l, struct rds *r, const char *script_dir, b
  * UV_E*. */
 typedef int (*quota_read)(void *arg, const char *path, struct slice *text);
 struct quota *quota_new_from(struct loop *l, struct rds *r, const char *script_dir, bool hash_tags,
-    quota_read read, void *arg);
-/* Reads the scripts and does nothing with them, for who wants to know that they can be read: 0, or a
- * negative UV_E* with the path of one that cannot. */
+                             quota_read read, void *arg);
+/* Reads the scripts and does nothing with them, for who wants to know that they can be read: 0, or
+ * a negative UV_E* with the path of one that cannot. */
 int quota_try(const char *script_dir, quota_read read, void *arg, char *path, size_t size);
 /* Ends renewal; who still waits is told "unavailable", what could not be settled is logged as lost.
  * Wait for quota_idle first for a clean end. To be called before rds_free of its r. May be called
@@ -71,8 +71,8 @@ bool quota_idle(const struct quota *q);
  * tokens; 0 for requests without tokens. key_id must not be empty. key_id and request_id are
  * copied. deadline_ms 0: the connection's default. */
 struct quota_wait *quota_admit(struct quota *q, struct slice key_id, struct slice request_id,
-    const struct quota_limits *limits, uint64_t reserve, uint64_t deadline_ms, quota_cb cb,
-    void *arg);
+                               const struct quota_limits *limits, uint64_t reserve,
+                               uint64_t deadline_ms, quota_cb cb, void *arg);
 /* The request went away before its verdict: cb will not be called, the outcome is still owned here.
  * Not after cb ran. */
 void quota_cancel(struct quota_wait *w);
@@ -80,7 +80,8 @@ void quota_cancel(struct quota_wait *w);
  * settled later. Its closing mark in Redis is q:reserved:{requestId}~, so that it never meets what
  * becomes of an admission of the same request. */
 struct quota_grant *quota_grant_unadmitted(struct quota *q, struct slice key_id,
-    struct slice request_id, const struct quota_limits *limits);
+                                           struct slice request_id,
+                                           const struct quota_limits *limits);
 
 /* Settles at `actual` tokens; takes the grant back. It is written to Redis at the end of this turn,
  * before LOOP_FINISH. */
@@ -94,7 +95,7 @@ void quota_key_conc(struct buf *out, struct slice key_id, bool hash_tags);
 
 /* Since the start, but for pending. */
 struct quota_stats {
-    uint64_t admitted;  /* by Redis, also where nobody waited any more, or without limits */
+    uint64_t admitted; /* by Redis, also where nobody waited any more, or without limits */
     uint64_t refused_rate, refused_concurrency, refused_budget, unavailable;
     uint64_t settled, voided;
     uint64_t overspent; /* settled above what was reserved */

@@ -59,9 +59,9 @@ static void refused(struct quota_entry *e)
 {
     struct quota_stats *s = &e->q->stats;
     if (e->cb != NULL) {
-        uint64_t *count = e->result.verdict == QUOTA_RATE ? &s->refused_rate
-            : e->result.verdict == QUOTA_BUDGET           ? &s->refused_budget
-                                                          : &s->refused_concurrency;
+        uint64_t *count = e->result.verdict == QUOTA_RATE     ? &s->refused_rate
+                          : e->result.verdict == QUOTA_BUDGET ? &s->refused_budget
+                                                              : &s->refused_concurrency;
         ++*count;
         quota_entry_tell(e, false);
     }
@@ -135,8 +135,8 @@ static void answered(struct quota_call *c, redisReply *reply)
             end_unknown(c);
         return;
     }
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2
-        || reply->element[1]->type != REDIS_REPLY_STRING) {
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2 ||
+        reply->element[1]->type != REDIS_REPLY_STRING) {
         quota_log_error(c->q, "admit", "an answer of another form");
         end_unknown(c);
         return;
@@ -220,7 +220,7 @@ void quota_ask(struct quota_call *c)
     put_args(a, c, l);
     quota_hold(q);
     rds_eval_owned(q->rds, &q->admit, a->nkeys, a->keys, a->nargs, a->args,
-        c->entries[0]->deadline_ms, on_answer, c);
+                   c->entries[0]->deadline_ms, on_answer, c);
 }
 
 /* --- collecting --- */
@@ -243,12 +243,12 @@ static void on_deadline(struct timer *t)
 static bool same_terms(const struct quota_entry *a, const struct quota_entry *b)
 {
     const struct quota_limits *x = &a->limits, *y = &b->limits;
-    return x->has_rate == y->has_rate && x->has_budget == y->has_budget
-        && x->has_concurrency == y->has_concurrency
-        && (!x->has_rate || (x->rate == y->rate && x->burst == y->burst))
-        && (!x->has_budget || x->budget == y->budget)
-        && (!x->has_concurrency || x->concurrency == y->concurrency)
-        && a->deadline_ms == b->deadline_ms;
+    return x->has_rate == y->has_rate && x->has_budget == y->has_budget &&
+           x->has_concurrency == y->has_concurrency &&
+           (!x->has_rate || (x->rate == y->rate && x->burst == y->burst)) &&
+           (!x->has_budget || x->budget == y->budget) &&
+           (!x->has_concurrency || x->concurrency == y->concurrency) &&
+           a->deadline_ms == b->deadline_ms;
 }
 
 void quota_flush_waits(struct quota *q, struct quota_key *k)

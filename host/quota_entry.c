@@ -23,7 +23,7 @@ static void put_names(struct quota_entry *e, struct slice request_id)
 }
 
 struct quota_entry *quota_entry_new(struct quota *q, struct slice key_id, struct slice request_id,
-    const struct quota_limits *limits)
+                                    const struct quota_limits *limits)
 {
     struct quota_entry *e = q->pool;
     if (e != NULL) {
@@ -36,8 +36,8 @@ struct quota_entry *quota_entry_new(struct quota *q, struct slice key_id, struct
     e->q = q;
     e->limits = *limits;
     e->text = e->near;
-    if (key_id.n > 0 && request_id.n > 0
-        && (limits->has_rate || limits->has_budget || limits->has_concurrency)) {
+    if (key_id.n > 0 && request_id.n > 0 &&
+        (limits->has_rate || limits->has_budget || limits->has_concurrency)) {
         e->key = quota_key_get(q, key_id);
         put_names(e, request_id);
     }
@@ -110,9 +110,9 @@ void quota_entry_unavailable(struct quota_entry *e)
     if (e->cb == NULL)
         return;
     e->q->stats.unavailable++;
-    e->result = (struct quota_result){
-        .verdict = QUOTA_UNAVAILABLE, .retry_ms = -1, .now_ms = quota_now(e->q)
-    };
+    e->result = (struct quota_result){ .verdict = QUOTA_UNAVAILABLE,
+                                       .retry_ms = -1,
+                                       .now_ms = quota_now(e->q) };
     quota_month(e->result.now_ms, &start, &e->result.month_end_ms);
     quota_entry_tell(e, false);
 }

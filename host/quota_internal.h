@@ -135,7 +135,7 @@ void quota_let_go(struct quota *q); /* q may be gone afterwards */
 
 /* quota_entry.c */
 struct quota_entry *quota_entry_new(struct quota *q, struct slice key_id, struct slice request_id,
-    const struct quota_limits *limits);
+                                    const struct quota_limits *limits);
 void quota_entry_release(struct quota_entry *e);
 void quota_entry_free(struct quota_entry *e);
 void quota_entry_open(struct quota_entry *e);
@@ -189,7 +189,7 @@ enum quota_outcome {
 enum quota_outcome quota_read_outcome(const redisReply *reply, struct quota_result *out);
 /* Completes e's result, which has the numbers of the outcome already. */
 void quota_put_result(const struct quota_call *c, struct quota_entry *e, enum quota_outcome o,
-    int64_t now);
+                      int64_t now);
 bool quota_is_text(const redisReply *reply, const char *text);
 bool quota_is_sound(const struct quota_call *c, const redisReply *reply);
 

@@ -31,7 +31,8 @@ int quota_try(const char *dir, quota_read read, void *arg, char *path, size_t si
     return err;
 }
 
-static int load_one(struct rds_script *s, const char *dir, const char *name, quota_read read, void *arg)
+static int load_one(struct rds_script *s, const char *dir, const char *name, quota_read read,
+                    void *arg)
 {
     char path[4096];
     struct slice text;
@@ -67,7 +68,7 @@ static void destroy(struct quota *q)
     uint64_t lost = q->stats.lost - q->lost_before_free;
     if (lost > 0)
         log_error("quota: %llu settlements were under way at the end and are lost",
-            (unsigned long long)lost);
+                  (unsigned long long)lost);
     struct quota_list rest = { q->open, NULL };
     for (struct quota_entry *e; (e = rest.first) != NULL;) {
         rest.first = e->next;
@@ -122,7 +123,7 @@ struct quota *quota_new(struct loop *l, struct rds *r, const char *script_dir, b
 }
 
 struct quota *quota_new_from(struct loop *l, struct rds *r, const char *script_dir, bool hash_tags,
-    quota_read read, void *arg)
+                             quota_read read, void *arg)
 {
     struct quota *q = mem_zalloc(sizeof *q);
     q->loop = l;
@@ -175,6 +176,6 @@ void quota_free(struct quota *q)
         log_error("quota: %llu grants were never settled", (unsigned long long)unsettled);
     if (q->stats.pending > 0)
         log_error("quota: %llu settlements were never delivered",
-            (unsigned long long)q->stats.pending);
+                  (unsigned long long)q->stats.pending);
     quota_let_go(q);
 }

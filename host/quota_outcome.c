@@ -8,7 +8,7 @@
 enum quota_outcome quota_read_outcome(const redisReply *reply, struct quota_result *out)
 {
     static const char *const words[] = { "admitted ", "rate ", "budget ", "concurrency ",
-        "exists " };
+                                         "exists " };
     if (reply->type != REDIS_REPLY_STRING)
         return QUOTA_OUT_BROKEN;
     for (int i = QUOTA_OUT_ADMITTED; i < QUOTA_OUT_BROKEN; i++) {
@@ -36,7 +36,7 @@ static int64_t until_token(const struct quota_limits *l, double tokens)
 }
 
 void quota_put_result(const struct quota_call *c, struct quota_entry *e, enum quota_outcome o,
-    int64_t now)
+                      int64_t now)
 {
     struct quota_result *r = &e->result;
     r->now_ms = now;

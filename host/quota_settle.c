@@ -30,7 +30,7 @@ void quota_keep(struct quota_entry *e)
     if (q->freed || q->stats.pending >= q->kept_max) {
         if (!q->freed && !q->overflowed)
             log_error("quota: more than %u settlements wait for Redis; further ones are lost",
-                q->kept_max);
+                      q->kept_max);
         q->overflowed = true;
         lose(e);
         return;
@@ -99,7 +99,7 @@ static void delivered(struct quota_entry *e, const redisReply *outcome)
     struct quota_stats *s = &e->q->stats;
     if (outcome->type != REDIS_REPLY_STRING || strcmp(outcome->str, "type") == 0) {
         log_error("quota: %.*s holds something else; its settlement is lost", (int)e->name.n,
-            e->name.p);
+                  e->name.p);
         s->lost++;
     } else if (e->form == QUOTA_VOID) {
         s->voided++;
@@ -124,8 +124,8 @@ static void undelivered(struct quota_entry *e, bool may_have_run)
  */
 static bool has_run(const redisReply *reply)
 {
-    static const char *const words[] = { "READONLY", "MASTERDOWN", "OOM", "MISCONF", "BUSY",
-        "NOAUTH", "CLUSTERDOWN", "TYPE" };
+    static const char *const words[] = { "READONLY", "MASTERDOWN", "OOM",         "MISCONF",
+                                         "BUSY",     "NOAUTH",     "CLUSTERDOWN", "TYPE" };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (rds_is_error(reply, words[i]))
             return false;
@@ -209,9 +209,8 @@ void quota_flush_settles(struct quota *q, struct quota_key *k)
     struct quota_call *c = NULL;
     for (struct quota_entry *e; (e = quota_list_pop(&k->settles)) != NULL;) {
         const struct quota_entry *first = c != NULL ? c->entries[0] : NULL;
-        if (c != NULL
-            && (c->n == QUOTA_BATCH || first->month != e->month || first->counted != e->counted
-                || first->slotted != e->slotted)) {
+        if (c != NULL && (c->n == QUOTA_BATCH || first->month != e->month ||
+                          first->counted != e->counted || first->slotted != e->slotted)) {
             send_call(c);
             c = NULL;
         }

@@ -181,8 +181,8 @@ static void answered(struct rds *r, struct rds_cmd *c, redisReply *reply)
 {
     if (c->overdue)
         no_longer_overdue(r, c);
-    if (c->script != NULL && !c->told && r->phase == PHASE_READY
-        && rds_is_error(reply, "NOSCRIPT")) {
+    if (c->script != NULL && !c->told && r->phase == PHASE_READY &&
+        rds_is_error(reply, "NOSCRIPT")) {
         rds_send_kept(c, true); /* under the deadline that it has */
         return;
     }

@@ -34,8 +34,8 @@ struct rds_config {
     char user[128], password[512];
     int database;
     struct resolve *resolve; /* borrowed; NULL: host must be an address */
-    uint64_t deadline_ms; /* of a command that names none */
-    uint64_t connect_ms;  /* for dialing and the handshake together */
+    uint64_t deadline_ms;    /* of a command that names none */
+    uint64_t connect_ms;     /* for dialing and the handshake together */
     uint64_t hang_ms;
     uint64_t backoff_min_ms, backoff_max_ms;
     bool bare; /* one connection more to a Redis that another watches: nothing is logged of its
@@ -86,14 +86,15 @@ void rds_unwatch(struct rds *r, struct rds_watch *w);
  * reached once, a command waits for the connection within its deadline; the first that waits in
  * vain ends that patience for those after it. cb may be NULL. */
 void rds_command(struct rds *r, int argc, const struct slice *argv, uint64_t deadline_ms, rds_cb cb,
-    void *arg);
+                 void *arg);
 
 /* For subscriptions: from now on what Redis says without being asked (message, pmessage, and each
  * confirmation of SUBSCRIBE, UNSUBSCRIBE and theirs with P; and an error while no command is under
  * way) goes to on_push and answers no command. reply is borrowed until it returns, and it may free
  * r. Once subscribed, a connection of RESP2 takes PING as its only other command. */
 void rds_set_push(struct rds *r, void (*on_push)(void *arg, redisReply *reply), void *arg);
-/* Sends what is answered by pushes: SUBSCRIBE and the like. Nothing where the connection is down. */
+/* Sends what is answered by pushes: SUBSCRIBE and the like. Nothing where the connection is down.
+ */
 void rds_post(struct rds *r, int argc, const struct slice *argv);
 
 /* A script of scripts/redis; loaded once, shared by all connections. */
@@ -114,11 +115,12 @@ void rds_forget(struct rds *r, const struct rds_script *s);
 /* EVALSHA; where Redis does not know the script, EVAL with its body, and nobody notices. keys and
  * args are borrowed for the call, the script until cb has run. */
 void rds_eval(struct rds *r, const struct rds_script *s, int nkeys, const struct slice *keys,
-    int nargs, const struct slice *args, uint64_t deadline_ms, rds_cb cb, void *arg);
+              int nargs, const struct slice *args, uint64_t deadline_ms, rds_cb cb, void *arg);
 /* The same for who must know the outcome however late it comes: cb never gets RDS_TIMEOUT. The
  * deadline only makes the connection count as hung. */
 void rds_eval_owned(struct rds *r, const struct rds_script *s, int nkeys, const struct slice *keys,
-    int nargs, const struct slice *args, uint64_t deadline_ms, rds_cb cb, void *arg);
+                    int nargs, const struct slice *args, uint64_t deadline_ms, rds_cb cb,
+                    void *arg);
 
 /* True for an error reply that proves that the command did not run: NOSCRIPT, MOVED, ASK, TRYAGAIN,
  * LOADING. */

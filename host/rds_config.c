@@ -76,8 +76,8 @@ static const char *parse_user(struct slice user, struct rds_config *out)
     struct slice name = cut(&password, ':', false);
     if (name.p == NULL)
         return "a user needs a password: user:password@host";
-    if (!decode(name, out->user, sizeof out->user)
-        || !decode(password, out->password, sizeof out->password))
+    if (!decode(name, out->user, sizeof out->user) ||
+        !decode(password, out->password, sizeof out->password))
         return "the user or the password is too long or not percent-encoded";
     if (name.n > 0 && password.n == 0)
         return "the password is empty";
@@ -88,8 +88,8 @@ static const char *parse_query(struct slice query, struct rds_config *out)
 {
     if (query.n == 0)
         return NULL;
-    if (!slice_starts(query, SLICE("db="))
-        || !number((struct slice){ query.p + 3, query.n - 3 }, REDIS_DATABASES, &out->database))
+    if (!slice_starts(query, SLICE("db=")) ||
+        !number((struct slice){ query.p + 3, query.n - 3 }, REDIS_DATABASES, &out->database))
         return "only db=NUMBER may stand behind the question mark";
     return NULL;
 }
@@ -111,8 +111,8 @@ static const char *parse_host(struct slice host, struct rds_config *out)
         }
     }
     out->port = REDIS_PORT;
-    if (port.n > 0
-        && (!number((struct slice){ port.p + 1, port.n - 1 }, 65535, &out->port) || out->port == 0))
+    if (port.n > 0 &&
+        (!number((struct slice){ port.p + 1, port.n - 1 }, 65535, &out->port) || out->port == 0))
         return "the port must be between 1 and 65535";
     return copy(host, out->host, sizeof out->host) ? NULL : "the host is missing or too long";
 }
@@ -177,7 +177,7 @@ const char *rds_config_parse(struct slice url, struct rds_config *out)
     for (int i = 0; i < 2; i++) {
         if (slice_starts(url, unixes[i]))
             return parse_rest((struct slice){ url.p + unixes[i].n, url.n - unixes[i].n }, false,
-                out);
+                              out);
     }
     return "it must begin with redis://, redis+unix:// or unix://";
 }

@@ -17,7 +17,7 @@ static const char *where(const struct rds *r, char *out, size_t size)
         snprintf(out, size, "unix:%s, database %d", r->config.path, r->config.database);
     else
         snprintf(out, size, "%s:%d, database %d", r->config.host, r->config.port,
-            r->config.database);
+                 r->config.database);
     return out;
 }
 
@@ -127,8 +127,8 @@ void rds_on_clock(struct timer *t)
     else if (r->phase == PHASE_READY)
         rds_drop(r, "no reply for too long");
     else
-        rds_drop(r,
-            r->phase == PHASE_HANDSHAKE ? "no answer to the greeting" : "connecting timed out");
+        rds_drop(r, r->phase == PHASE_HANDSHAKE ? "no answer to the greeting"
+                                                : "connecting timed out");
 }
 
 /* --- handshake --- */
@@ -158,14 +158,14 @@ static void on_policy(void *arg, redisReply *reply, enum rds_error err)
     struct rds *r = arg;
     (void)err;
     r->policy[0] = '\0';
-    if (reply->type == REDIS_REPLY_ARRAY && reply->elements >= 2
-        && reply->element[1]->type == REDIS_REPLY_STRING) {
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements >= 2 &&
+        reply->element[1]->type == REDIS_REPLY_STRING) {
         snprintf(r->policy, sizeof r->policy, "%s", reply->element[1]->str);
         return;
     }
     if (!r->policy_warned)
         log_warn("redis: maxmemory-policy cannot be read (%s); it must be noeviction",
-            reply->type == REDIS_REPLY_ERROR ? reply->str : "empty answer");
+                 reply->type == REDIS_REPLY_ERROR ? reply->str : "empty answer");
     r->policy_warned = true;
 }
 
@@ -173,9 +173,9 @@ static void on_policy(void *arg, redisReply *reply, enum rds_error err)
 static void on_role(void *arg, redisReply *reply, enum rds_error err)
 {
     (void)err;
-    if (reply->type == REDIS_REPLY_ARRAY && reply->elements > 0
-        && reply->element[0]->type == REDIS_REPLY_STRING
-        && strcmp(reply->element[0]->str, "slave") == 0)
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
+        reply->element[0]->type == REDIS_REPLY_STRING &&
+        strcmp(reply->element[0]->str, "slave") == 0)
         rds_drop(arg, "it is a replica");
 }
 
@@ -205,7 +205,7 @@ static void greet(struct rds *r)
     char database[16];
     const struct slice policy[] = { SLICE("CONFIG"), SLICE("GET"), SLICE("maxmemory-policy") };
     struct slice argv[3] = { SLICE("AUTH"), slice_of(r->config.user),
-        slice_of(r->config.password) };
+                             slice_of(r->config.password) };
     if (argv[1].n == 0)
         argv[1] = argv[2];
     if (argv[2].n > 0)

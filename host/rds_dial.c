@@ -33,7 +33,8 @@ static void look_up(struct rds *r)
         connect_to(r, &to);
     } else {
         r->phase = PHASE_RESOLVE;
-        r->lookup = resolve_lookup(r->config.resolve, r->config.host, r->config.port, on_resolved, r);
+        r->lookup =
+            resolve_lookup(r->config.resolve, r->config.host, r->config.port, on_resolved, r);
     }
 }
 

@@ -44,7 +44,6 @@ struct rds_queue {
     struct rds_cmd *first, **last;
 };
 
-
 struct rds {
     struct loop *loop;
     struct rds_config config;
@@ -66,9 +65,9 @@ struct rds {
     unsigned generation; /* of the connection */
     unsigned attempts;   /* since it was last usable for a while */
     uint64_t ready_at;
-    bool patient;      /* commands may wait for the first connection */
-    bool usable, said; /* as watchers and the log know it */
-    bool reached;      /* it was usable once */
+    bool patient;                                  /* commands may wait for the first connection */
+    bool usable, said;                             /* as watchers and the log know it */
+    bool reached;                                  /* it was usable once */
     void (*on_push)(void *arg, redisReply *reply); /* NULL: none */
     void *push_arg;
     bool policy_warned, freed, dispatching;

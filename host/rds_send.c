@@ -127,7 +127,7 @@ static void place(struct rds_cmd *c, size_t at, size_t kept)
 }
 
 void rds_command(struct rds *r, int argc, const struct slice *argv, uint64_t deadline_ms, rds_cb cb,
-    void *arg)
+                 void *arg)
 {
     struct rds_cmd *c = rds_cmd_new(r, cb, arg);
     if (!accept_command(c, deadline_ms))
@@ -139,7 +139,7 @@ void rds_command(struct rds *r, int argc, const struct slice *argv, uint64_t dea
 }
 
 static void eval(struct rds_cmd *c, int nkeys, const struct slice *keys, int nargs,
-    const struct slice *args, uint64_t deadline_ms)
+                 const struct slice *args, uint64_t deadline_ms)
 {
     if (!accept_command(c, deadline_ms))
         return;
@@ -157,7 +157,7 @@ static void eval(struct rds_cmd *c, int nkeys, const struct slice *keys, int nar
 }
 
 void rds_eval(struct rds *r, const struct rds_script *s, int nkeys, const struct slice *keys,
-    int nargs, const struct slice *args, uint64_t deadline_ms, rds_cb cb, void *arg)
+              int nargs, const struct slice *args, uint64_t deadline_ms, rds_cb cb, void *arg)
 {
     struct rds_cmd *c = rds_cmd_new(r, cb, arg);
     c->script = s;
@@ -165,7 +165,7 @@ void rds_eval(struct rds *r, const struct rds_script *s, int nkeys, const struct
 }
 
 void rds_eval_owned(struct rds *r, const struct rds_script *s, int nkeys, const struct slice *keys,
-    int nargs, const struct slice *args, uint64_t deadline_ms, rds_cb cb, void *arg)
+                    int nargs, const struct slice *args, uint64_t deadline_ms, rds_cb cb, void *arg)
 {
     struct rds_cmd *c = rds_cmd_new(r, cb, arg);
     c->script = s;

@@ -1,4 +1,5 @@
-/* See redisd.h. fork and exec by hand, since uv_spawn has no parent-death signal; its exit is seen by SIGCHLD. */
+/* See redisd.h. fork and exec by hand, since uv_spawn has no parent-death signal; its exit is seen
+ * by SIGCHLD. */
 #include "redisd.h"
 
 #include <errno.h>
@@ -18,7 +19,14 @@
 #include "paths.h"
 #include "stream.h"
 
-enum { LOCK_MS = 10000, RESTART_MIN_MS = 100, RESTART_MAX_MS = 5000, KILL_MS = 10000, END_MS = 3000, END_STEP_MS = 20 };
+enum {
+    LOCK_MS = 10000,
+    RESTART_MIN_MS = 100,
+    RESTART_MAX_MS = 5000,
+    KILL_MS = 10000,
+    END_MS = 3000,
+    END_STEP_MS = 20
+};
 
 struct redisd {
     struct loop *loop;
@@ -40,16 +48,18 @@ static void run_server(struct redisd *r, pid_t parent)
     signal(SIGTERM, SIG_DFL); /* the loop's handler would swallow it until exec */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
-        _exit(1); /* it died before we could say so */
+        _exit(1);               /* it died before we could say so */
     fcntl(r->lock, F_SETFD, 0); /* it holds the lock too, for as long as it lives */
-    setsid();     /* a Ctrl-C in the terminal is for the gateway, which stops us last */
+    setsid(); /* a Ctrl-C in the terminal is for the gateway, which stops us last */
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", r->socket, "--unixsocketperm", "600", "--dir", r->dir,
-        "--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction",
-        "--daemonize", "no", "--logfile", log, (char *)NULL);
-    static const char message[] = "tollgate: cannot run redis-server: is it installed and in PATH?\n";
+    execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", r->socket,
+           "--unixsocketperm", "600", "--dir", r->dir, "--save", "", "--appendonly", "yes",
+           "--appendfsync", "everysec", "--maxmemory-policy", "noeviction", "--daemonize", "no",
+           "--logfile", log, (char *)NULL);
+    static const char message[] =
+        "tollgate: cannot run redis-server: is it installed and in PATH?\n";
     ssize_t ignored = write(STDERR_FILENO, message, sizeof message - 1);
     (void)ignored;
     _exit(127);
@@ -98,10 +108,12 @@ static void on_child(uv_signal_t *h, int signum)
         return;
     }
     if (WIFSIGNALED(status))
-        log_error("private redis: ended by signal %d; starting it again in %d ms", WTERMSIG(status), (int)r->backoff);
+        log_error("private redis: ended by signal %d; starting it again in %d ms", WTERMSIG(status),
+                  (int)r->backoff);
     else
-        log_error("private redis: ended with status %d (see %s/redis.log); starting it again in %d ms", WEXITSTATUS(status),
-            r->dir, (int)r->backoff);
+        log_error(
+            "private redis: ended with status %d (see %s/redis.log); starting it again in %d ms",
+            WEXITSTATUS(status), r->dir, (int)r->backoff);
     timer_set(r->loop, &r->restart, r->backoff);
     r->backoff = r->backoff * 2 > RESTART_MAX_MS ? RESTART_MAX_MS : r->backoff * 2;
 }
@@ -134,7 +146,8 @@ static void begin(struct redisd *r, struct loop *l)
     uv_unref((uv_handle_t *)&r->child);
 }
 
-struct redisd *redisd_adopt(struct loop *l, const char *data_dir, const char *run_dir, int pid, int lock)
+struct redisd *redisd_adopt(struct loop *l, const char *data_dir, const char *run_dir, int pid,
+                            int lock)
 {
     struct redisd *r = mem_zalloc(sizeof *r);
     if (realpath(data_dir, r->dir) == NULL)
@@ -161,7 +174,8 @@ int redisd_lock(const struct redisd *r)
     return r->lock;
 }
 
-struct redisd *redisd_start(struct loop *l, const char *data_dir, const char *run_dir, char *why, size_t size)
+struct redisd *redisd_start(struct loop *l, const char *data_dir, const char *run_dir, char *why,
+                            size_t size)
 {
     struct redisd *r = mem_zalloc(sizeof *r);
     char absolute[PATH_MAX];
@@ -169,16 +183,20 @@ struct redisd *redisd_start(struct loop *l, const char *data_dir, const char *ru
     if (err == 0)
         err = paths_make(run_dir);
     if (err != 0 || realpath(data_dir, r->dir) == NULL || realpath(run_dir, absolute) == NULL) {
-        snprintf(why, size, "data_dir %s, run_dir %s: %s", data_dir, run_dir, uv_strerror(err != 0 ? err : -errno));
+        snprintf(why, size, "data_dir %s, run_dir %s: %s", data_dir, run_dir,
+                 uv_strerror(err != 0 ? err : -errno));
         goto fail;
     }
-    if ((size_t)snprintf(r->socket, sizeof r->socket, "%s/redis.sock", absolute) >= sizeof r->socket) {
-        snprintf(why, size, "run_dir %s: the path is too long for a socket (at most %zu bytes)", absolute, sizeof r->socket - 12);
+    if ((size_t)snprintf(r->socket, sizeof r->socket, "%s/redis.sock", absolute) >=
+        sizeof r->socket) {
+        snprintf(why, size, "run_dir %s: the path is too long for a socket (at most %zu bytes)",
+                 absolute, sizeof r->socket - 12);
         goto fail;
     }
     r->lock = take_lock(r->dir);
     if (r->lock < 0) {
-        snprintf(why, size, "data_dir %s: %s", r->dir, r->lock == UV_EBUSY ? "another gateway uses it" : uv_strerror(r->lock));
+        snprintf(why, size, "data_dir %s: %s", r->dir,
+                 r->lock == UV_EBUSY ? "another gateway uses it" : uv_strerror(r->lock));
         goto fail;
     }
     begin(r, l);
@@ -218,7 +236,8 @@ void redisd_stop(struct redisd *r, void (*on_stopped)(void *arg), void *arg)
 void redisd_end(struct redisd *r)
 {
     for (int waited = 0; r->pid > 0 && waitpid(r->pid, NULL, WNOHANG) == 0; waited += END_STEP_MS) {
-        kill(r->pid, waited < END_MS ? SIGTERM : SIGKILL); /* again: one that has just begun may lose it */
+        kill(r->pid,
+             waited < END_MS ? SIGTERM : SIGKILL); /* again: one that has just begun may lose it */
         usleep(END_STEP_MS * 1000);
     }
     r->pid = 0;

@@ -1,5 +1,5 @@
-/* See resolve.h. c-ares tells which sockets it waits for; each gets a uv_poll handle. A timer drives its
- * retries while look-ups are in flight. */
+/* See resolve.h. c-ares tells which sockets it waits for; each gets a uv_poll handle. A timer
+ * drives its retries while look-ups are in flight. */
 #include "resolve.h"
 
 #include <ares.h>
@@ -17,9 +17,9 @@ enum {
     RESOLVE_TICK_MS = 250,
     RESOLVE_TTL_MIN_S = 5,
     RESOLVE_TTL_MAX_S = 300,
-    RESOLVE_RETRY_S = 1,     /* after a failed look-up */
+    RESOLVE_RETRY_S = 1, /* after a failed look-up */
     RESOLVE_MAX_ADDRESSES = 8,
-    RESOLVE_NAMES = 1024     /* that are remembered; those used longest ago go first */
+    RESOLVE_NAMES = 1024 /* that are remembered; those used longest ago go first */
 };
 
 struct resolve_wait {
@@ -37,7 +37,7 @@ struct name {
     struct name *next;
     struct resolve *r;
     struct address addresses[RESOLVE_MAX_ADDRESSES];
-    int n;              /* 0: never found */
+    int n; /* 0: never found */
     uint64_t fresh_until, retry_at;
     bool in_flight;
     uint32_t deferred; /* waits that know their answer and hear of it later */
@@ -116,14 +116,18 @@ static void on_tick(struct timer *t)
 struct resolve *resolve_new(struct loop *l, const char **why)
 {
     struct resolve *r = mem_zalloc(sizeof *r);
-    struct ares_options o = { .timeout = RESOLVE_TRY_MS, .tries = RESOLVE_TRIES, .lookups = (char[]){ "fb" },
-        .sock_state_cb = on_socket_state, .sock_state_cb_data = r };
+    struct ares_options o = { .timeout = RESOLVE_TRY_MS,
+                              .tries = RESOLVE_TRIES,
+                              .lookups = (char[]){ "fb" },
+                              .sock_state_cb = on_socket_state,
+                              .sock_state_cb_data = r };
     r->loop = l;
     r->tick.cb = on_tick;
     int err = ares_library_init(ARES_LIB_INIT_ALL);
     if (err == ARES_SUCCESS)
         err = ares_init_options(&r->channel, &o,
-            ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS | ARES_OPT_SOCK_STATE_CB);
+                                ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS |
+                                    ARES_OPT_SOCK_STATE_CB);
     if (err != ARES_SUCCESS) {
         *why = ares_strerror(err);
         mem_free(r);
@@ -183,12 +187,9 @@ static int error_of(int status)
     switch (status) {
     case ARES_ENOTFOUND:
     case ARES_ENODATA:
-    case ARES_EBADNAME:
-        return UV_EAI_NONAME;
-    case ARES_ETIMEOUT:
-        return UV_ETIMEDOUT;
-    default:
-        return UV_EAI_AGAIN;
+    case ARES_EBADNAME: return UV_EAI_NONAME;
+    case ARES_ETIMEOUT: return UV_ETIMEDOUT;
+    default: return UV_EAI_AGAIN;
     }
 }
 
@@ -238,7 +239,7 @@ static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo 
     } else {
         n->retry_at = loop_now(r->loop) + RESOLVE_RETRY_S * 1000;
         log_warn("resolve: %s: %s%s", n->host, ares_strerror(status),
-            n->n > 0 ? "; the last known address stays in use" : "");
+                 n->n > 0 ? "; the last known address stays in use" : "");
     }
     while (n->waits != NULL) {
         struct resolve_wait *w = n->waits;
@@ -254,7 +255,8 @@ static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo 
     n->in_flight = false; /* only now: a callback must not make it forgotten */
 }
 
-/* Forgets the name used longest ago that nobody waits for: plugins may ask for any number of hosts. */
+/* Forgets the name used longest ago that nobody waits for: plugins may ask for any number of hosts.
+ */
 static void forget_one(struct resolve *r)
 {
     struct name **victim = NULL;
@@ -333,7 +335,8 @@ static void on_wait_later(struct deferred *d)
 }
 
 struct resolve_wait *resolve_lookup(struct resolve *r, const char *host, int port,
-    void (*cb)(void *arg, const struct address *address, int err), void *arg)
+                                    void (*cb)(void *arg, const struct address *address, int err),
+                                    void *arg)
 {
     struct resolve_wait *w = mem_zalloc(sizeof *w);
     struct name *n = name_of(r, host);

@@ -219,11 +219,15 @@ struct route_match routes_match(const struct routes *t, const struct request *re
 {
     struct search s = { .req = req, .method = req->method };
     search_run(t, &s);
-    if (s.match.route != NULL || !s.match.method_mismatch || !slice_eq(req->method, SLICE("OPTIONS")))
+    if (s.match.route != NULL || !s.match.method_mismatch ||
+        !slice_eq(req->method, SLICE("OPTIONS")))
         return s.match;
-    /* A preflight asks for the route of the method that is to follow it (Fetch standard, section 3.2.2). */
-    struct search p = { .req = req, .preflight = true,
-        .method = headers_get(&req->headers, SLICE("access-control-request-method")) };
+    /* A preflight asks for the route of the method that is to follow it (Fetch standard,
+     * section 3.2.2). */
+    struct search p = { .req = req,
+                        .preflight = true,
+                        .method =
+                            headers_get(&req->headers, SLICE("access-control-request-method")) };
     if (p.method.p != NULL)
         search_run(t, &p);
     return p.match.route != NULL ? p.match : s.match;

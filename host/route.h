@@ -1,6 +1,7 @@
-/* Which route serves a request. Candidates are found by path in a hash table (the exact path, then each prefix that ends
- * in '/'), so the number of routes does not matter; among them the most specific host wins, then the exact or longest path, then the
- * number of required headers, then the order of the configuration. */
+/* Which route serves a request. Candidates are found by path in a hash table (the exact path, then
+ * each prefix that ends in '/'), so the number of routes does not matter; among them the most
+ * specific host wins, then the exact or longest path, then the number of required headers, then the
+ * order of the configuration. */
 #ifndef TOLLGATE_ROUTE_H
 #define TOLLGATE_ROUTE_H
 
@@ -18,9 +19,9 @@ enum phase { PHASE_ACCESS, PHASE_RESPONSE, PHASE_BODY, PHASE_LOG, PHASES };
 struct hook {
     int fn, conf;
     const char *plugin;
-    uint64_t mark;        /* for the watchdog */
+    uint64_t mark; /* for the watchdog */
     bool skip_on_error;
-    bool off;             /* quarantined: left out */
+    bool off; /* quarantined: left out */
 };
 
 struct hooks {
@@ -32,8 +33,8 @@ struct target {
     const char *provider, *model; /* model may be NULL */
     const char *url_text;
     struct url url;
-    struct origin *origin;        /* held */
-    struct header *set;           /* headers set, or removed where value.p is NULL */
+    struct origin *origin; /* held */
+    struct header *set;    /* headers set, or removed where value.p is NULL */
     uint32_t nset;
     bool preserve_host;
 };
@@ -45,21 +46,21 @@ struct route_timeouts {
 struct route {
     const char *name;
     enum llm_api api;
-    const char **hosts;   /* lower case; "*.x" as ".x" */
+    const char **hosts; /* lower case; "*.x" as ".x" */
     uint32_t nhosts;
     const char **methods;
     uint32_t nmethods;
     struct header *required; /* value.p NULL: present with any value */
     uint32_t nrequired;
     bool strip_prefix, half_close_answer;
-    bool retry_stale;     /* once more, where a kept connection turns out to be closed */
-    bool quarantined;     /* a plugin of it is, and must not be left out: 503 */
-    bool preflight;       /* a plugin answers CORS preflights: they come here whatever `methods` says */
+    bool retry_stale; /* once more, where a kept connection turns out to be closed */
+    bool quarantined; /* a plugin of it is, and must not be left out: 503 */
+    bool preflight;   /* a plugin answers CORS preflights: they come here whatever `methods` says */
     struct route_timeouts timeouts;
-    uint64_t body_limit;  /* bytes */
+    uint64_t body_limit;   /* bytes */
     struct target *target; /* NULL: plugins answer */
     struct hooks hooks[PHASES];
-    int lua_ref;          /* ctx.route */
+    int lua_ref; /* ctx.route */
     uint32_t order;
 };
 
@@ -67,7 +68,8 @@ struct routes; /* the table */
 
 struct routes *routes_new(void);
 void routes_free(struct routes *t);
-/* `path` is "/exact" or "/prefix/" with is_prefix. route and path are borrowed and outlive the table. */
+/* `path` is "/exact" or "/prefix/" with is_prefix. route and path are borrowed and outlive the
+ * table. */
 void routes_add(struct routes *t, const struct route *route, struct slice path, bool is_prefix);
 
 struct route_match {

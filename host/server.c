@@ -1,5 +1,5 @@
-/* See server.h. A listener at its limit does not accept: libuv then stops polling it by itself, and goes on when a connection that
- * ended lets it accept the one that waits. */
+/* See server.h. A listener at its limit does not accept: libuv then stops polling it by itself, and
+ * goes on when a connection that ended lets it accept the one that waits. */
 #include "server.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 enum { BACKLOG = 1024 };
 
 struct listener {
-    uv_tcp_t *handle;     /* NULL while closed */
-    int fd;               /* where it was given; borrowed */
+    uv_tcp_t *handle; /* NULL while closed */
+    int fd;           /* where it was given; borrowed */
     struct listener *next;
     struct server *server;
     struct conn_owner owner;
@@ -62,7 +62,8 @@ static void check_empty(struct server *s)
         loop_defer(s->sv->loop, &s->empty, LOOP_FINISH);
 }
 
-struct server *server_new(struct services *sv, struct generation *(*generation)(void *arg), void *arg)
+struct server *server_new(struct services *sv, struct generation *(*generation)(void *arg),
+                          void *arg)
 {
     struct server *s = mem_zalloc(sizeof *s);
     s->sv = sv;
@@ -148,10 +149,12 @@ static int bound_port(const uv_tcp_t *h)
     struct sockaddr_storage ss;
     int n = sizeof ss;
     uv_tcp_getsockname(h, (struct sockaddr *)&ss, &n);
-    return ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port : ((struct sockaddr_in *)&ss)->sin_port);
+    return ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port
+                                          : ((struct sockaddr_in *)&ss)->sin_port);
 }
 
-static struct listener *listener_new(struct server *s, uint32_t limit, void (*begin)(struct exchange *x))
+static struct listener *listener_new(struct server *s, uint32_t limit,
+                                     void (*begin)(struct exchange *x))
 {
     struct listener *ln = mem_zalloc(sizeof *ln);
     ln->server = s;
@@ -170,7 +173,8 @@ static void open_handle(struct listener *ln)
     ln->handle->data = ln;
 }
 
-int server_listen(struct server *s, const char *host, int port, uint32_t limit, void (*begin)(struct exchange *x))
+int server_listen(struct server *s, const char *host, int port, uint32_t limit,
+                  void (*begin)(struct exchange *x))
 {
     struct address a;
     struct listener *ln = listener_new(s, limit, begin);
@@ -187,7 +191,8 @@ int server_listen(struct server *s, const char *host, int port, uint32_t limit, 
     return bound_port(ln->handle);
 }
 
-struct listener *server_listener(struct server *s, int fd, uint32_t limit, void (*begin)(struct exchange *x))
+struct listener *server_listener(struct server *s, int fd, uint32_t limit,
+                                 void (*begin)(struct exchange *x))
 {
     struct listener *ln = listener_new(s, limit, begin);
     ln->fd = fd;

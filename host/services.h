@@ -1,4 +1,5 @@
-/* What a worker has one of, for those who serve requests. Owned by the worker; outlives every generation. */
+/* What a worker has one of, for those who serve requests. Owned by the worker; outlives every
+ * generation. */
 #ifndef TOLLGATE_SERVICES_H
 #define TOLLGATE_SERVICES_H
 
@@ -21,16 +22,16 @@ struct exchange;
 /* A plugin that was stuck too often. */
 struct quarantine {
     struct quarantine *next;
-    bool fail;            /* its routes answer 503; else its hooks are left out */
+    bool fail; /* its routes answer 503; else its hooks are left out */
     char plugin[];
 };
 
 /* What a plugin found about the routing version that this replica should run. */
 struct routing_report {
-    bool known;           /* else it could not be asked for */
-    uint64_t version;     /* 0: none was published */
-    uint64_t stale_ms;    /* not ready where nothing was confirmed for so long; 0: never */
-    struct slice policy;  /* p == NULL: what the version says is in files */
+    bool known;          /* else it could not be asked for */
+    uint64_t version;    /* 0: none was published */
+    uint64_t stale_ms;   /* not ready where nothing was confirmed for so long; 0: never */
+    struct slice policy; /* p == NULL: what the version says is in files */
 };
 
 struct services {
@@ -38,31 +39,35 @@ struct services {
     struct resolve *resolve;
     struct upstream *upstream;
     struct fetch_client *fetch; /* what plugins fetch by, over upstream */
-    struct rds *rds;      /* NULL in tools that have no Redis */
-    struct rds_pool *rds_pool; /* connections to lend; NULL likewise */
-    struct quota *quota;  /* NULL likewise */
-    struct shared *shared; /* NULL while a configuration loads, and in tools that have none */
-    struct buf *access_log; /* lines of this turn; NULL where switched off */
+    struct rds *rds;            /* NULL in tools that have no Redis */
+    struct rds_pool *rds_pool;  /* connections to lend; NULL likewise */
+    struct quota *quota;        /* NULL likewise */
+    struct shared *shared;      /* NULL while a configuration loads, and in tools that have none */
+    struct buf *access_log;     /* lines of this turn; NULL where switched off */
     struct deferred *access_flush;
     struct counters counters;
-    struct metrics *metrics; /* of plugins; NULL in tools until the first is registered */
-    uint32_t exchanges;   /* alive */
+    struct metrics *metrics;  /* of plugins; NULL in tools until the first is registered */
+    uint32_t exchanges;       /* alive */
     struct exchange *logging; /* those whose log phase waits */
     struct exchange *gone;    /* those whose answer is read on without a client */
-    uint32_t leaks;       /* found so far */
-    bool draining;        /* answers say that their connection ends */
+    uint32_t leaks;           /* found so far */
+    bool draining;            /* answers say that their connection ends */
     bool hash_tags;
-    const char *via;      /* pseudonym in Via, or NULL */
+    const char *via; /* pseudonym in Via, or NULL */
     struct task_watch watch;
     struct generation *generations; /* all that live, newest first */
     uint32_t ngenerations;
-    struct quarantine *quarantine;  /* plugins that do not run any more */
-    bool (*leads)(void *arg); /* true in one worker of the replica at a time; NULL where there is only us */
+    struct quarantine *quarantine; /* plugins that do not run any more */
+    bool (*leads)(
+        void *arg); /* true in one worker of the replica at a time; NULL where there is only us */
     void *leads_arg;
-    void (*follow)(void *arg, const struct routing_report *r); /* tells the master; NULL where there is none */
+    void (*follow)(void *arg,
+                   const struct routing_report *r); /* tells the master; NULL where there is none */
     void *follow_arg;
-    const uint64_t *routing_version; /* that the replica runs; 0: not known; NULL where there is no master */
-    struct slice policy;  /* a routing policy to be tried, in place of the one in its file; p == NULL: none */
+    const uint64_t
+        *routing_version; /* that the replica runs; 0: not known; NULL where there is no master */
+    struct slice
+        policy; /* a routing policy to be tried, in place of the one in its file; p == NULL: none */
 };
 
 #endif

@@ -1,5 +1,5 @@
-/* Borrowed bytes: a pointer and a length, owned by somebody else (an arena, a read buffer, a literal).
- * Not terminated by NUL. Whoever takes a slice says how long it stays valid. */
+/* Borrowed bytes: a pointer and a length, owned by somebody else (an arena, a read buffer, a
+ * literal). Not terminated by NUL. Whoever takes a slice says how long it stays valid. */
 #ifndef TOLLGATE_SLICE_H
 #define TOLLGATE_SLICE_H
 
@@ -38,7 +38,8 @@ static inline bool slice_starts(struct slice a, struct slice prefix)
 
 static inline bool slice_ends(struct slice a, struct slice suffix)
 {
-    return a.n >= suffix.n && (suffix.n == 0 || memcmp(a.p + a.n - suffix.n, suffix.p, suffix.n) == 0);
+    return a.n >= suffix.n &&
+           (suffix.n == 0 || memcmp(a.p + a.n - suffix.n, suffix.p, suffix.n) == 0);
 }
 
 /* Without spaces and tabs at both ends (OWS of RFC 9110, section 5.6.3). */

@@ -29,7 +29,7 @@ struct entry {
 struct snapshot {
     struct entry *first, **last;
     bool recording;
-    void *map;          /* read ones: entries' bytes are in here */
+    void *map; /* read ones: entries' bytes are in here */
     size_t mapped;
 };
 
@@ -66,7 +66,8 @@ static struct entry *find(const struct snapshot *s, enum kind kind, const char *
 }
 
 /* Takes the bytes. */
-static struct entry *add(struct snapshot *s, enum kind kind, const char *name, int err, struct slice bytes)
+static struct entry *add(struct snapshot *s, enum kind kind, const char *name, int err,
+                         struct slice bytes)
 {
     struct entry *e = mem_zalloc(sizeof *e + strlen(name) + 1);
     memcpy(e->name, name, strlen(name) + 1);
@@ -103,7 +104,10 @@ static int read_disk(const char *path, struct slice *out)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    int err = fstat(fd, &st) != 0 ? -errno : S_ISREG(st.st_mode) ? 0 : S_ISDIR(st.st_mode) ? UV_EISDIR : UV_EINVAL;
+    int err = fstat(fd, &st) != 0   ? -errno
+              : S_ISREG(st.st_mode) ? 0
+              : S_ISDIR(st.st_mode) ? UV_EISDIR
+                                    : UV_EINVAL;
     if (err == 0)
         err = read_all(fd, out);
     close(fd);
@@ -115,8 +119,9 @@ void snapshot_stamp(const char *path, char out[SNAPSHOT_STAMP])
     struct stat st;
     out[0] = '\0';
     if (stat(path, &st) == 0)
-        snprintf(out, SNAPSHOT_STAMP, "%jx %jx %jd %jd.%09ld %jd.%09ld", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino, (intmax_t)st.st_size,
-            (intmax_t)st.st_mtim.tv_sec, st.st_mtim.tv_nsec, (intmax_t)st.st_ctim.tv_sec, st.st_ctim.tv_nsec);
+        snprintf(out, SNAPSHOT_STAMP, "%jx %jx %jd %jd.%09ld %jd.%09ld", (uintmax_t)st.st_dev,
+                 (uintmax_t)st.st_ino, (intmax_t)st.st_size, (intmax_t)st.st_mtim.tv_sec,
+                 st.st_mtim.tv_nsec, (intmax_t)st.st_ctim.tv_sec, st.st_ctim.tv_nsec);
 }
 
 struct slice snapshot_stamp_read(struct snapshot *s, const char *path)
@@ -168,7 +173,8 @@ struct slice snapshot_note(struct snapshot *s, const char *name)
     return e != NULL ? e->bytes : (struct slice){ NULL, 0 };
 }
 
-/* --- to and from a descriptor: "kind err name-length bytes-length\n" name bytes, again and again --- */
+/* --- to and from a descriptor: "kind err name-length bytes-length\n" name bytes, again and again
+ * --- */
 
 static void put(struct buf *out, const struct entry *e)
 {
@@ -214,8 +220,9 @@ static bool take(struct snapshot *s, struct slice text, size_t *at)
 {
     long err, nname, nbytes;
     size_t p = *at + 2;
-    if (p >= text.n || !take_number(text, &p, &err) || !take_number(text, &p, &nname) || !take_number(text, &p, &nbytes)
-        || nname < 0 || nbytes < 0 || p + (size_t)nname + (size_t)nbytes + 1 > text.n)
+    if (p >= text.n || !take_number(text, &p, &err) || !take_number(text, &p, &nname) ||
+        !take_number(text, &p, &nbytes) || nname < 0 || nbytes < 0 ||
+        p + (size_t)nname + (size_t)nbytes + 1 > text.n)
         return false;
     char *name = mem_strndup(text.p + p, (size_t)nname);
     struct slice bytes = { text.p + p + nname, (size_t)nbytes };
@@ -261,7 +268,8 @@ void snapshot_hash(struct snapshot *s, char out[SNAPSHOT_HEX])
     buf_deinit(&all);
 }
 
-void snapshot_each_file(struct snapshot *s, void (*cb)(void *arg, const char *path, struct slice bytes), void *arg)
+void snapshot_each_file(struct snapshot *s,
+                        void (*cb)(void *arg, const char *path, struct slice bytes), void *arg)
 {
     for (const struct entry *e = s->first; e != NULL; e = e->next) {
         if (e->kind == FILE_BYTES && e->err == 0)

@@ -1,7 +1,7 @@
 /* Splits a stream of server-sent events (WHATWG HTML, section 9.2.6) that is fed in any split: line
  * ends LF, CRLF and CR, a byte order mark, comments, data over several lines. Nothing is kept but
- * the event's name, cut to SSE_NAME bytes; the data goes on in pieces as it comes. Offsets count the
- * bytes since sse_init, and do not depend on the split.
+ * the event's name, cut to SSE_NAME bytes; the data goes on in pieces as it comes. Offsets count
+ * the bytes since sse_init, and do not depend on the split.
  *
  * A blank line that ends in CR is complete only with the byte behind it, which may be its LF. */
 #ifndef TOLLGATE_SSE_H

@@ -1,5 +1,5 @@
-/* See stream.h. The object lives until libuv has closed its handle; `closed` says that its owner has gone, and
- * from then on no callback leaves this file. */
+/* See stream.h. The object lives until libuv has closed its handle; `closed` says that its owner
+ * has gone, and from then on no callback leaves this file. */
 #include "stream.h"
 
 #include <arpa/inet.h>
@@ -28,10 +28,10 @@ struct stream {
     void (*on_connect)(void *arg, int err);
     void (*on_left)(void *arg, int err);
     uv_connect_t connect;
-    struct timer deadline;     /* of dialing, then for a look at a paused peer, then of stream_finish */
-    struct deferred report;    /* tells a failure after the call that met it */
+    struct timer deadline; /* of dialing, then for a look at a paused peer, then of stream_finish */
+    struct deferred report; /* tells a failure after the call that met it */
     int failure;
-    uint64_t written;          /* bytes given to libuv */
+    uint64_t written; /* bytes given to libuv */
     size_t queued;
     bool reading, connected, ended, failed, finishing, shut, closed;
     int port;
@@ -132,7 +132,8 @@ static void remember_peer(struct stream *s)
 {
     struct sockaddr_storage ss;
     int n = sizeof ss;
-    if (s->u.handle.type != UV_TCP || uv_tcp_getpeername(&s->u.tcp, (struct sockaddr *)&ss, &n) != 0)
+    if (s->u.handle.type != UV_TCP ||
+        uv_tcp_getpeername(&s->u.tcp, (struct sockaddr *)&ss, &n) != 0)
         return;
     if (ss.ss_family == AF_INET6) {
         const struct sockaddr_in6 *a = (const struct sockaddr_in6 *)&ss;
@@ -162,17 +163,19 @@ struct stream *stream_accept(struct loop *l, uv_stream_t *listener, int *err)
     return s;
 }
 
-/* A dial to a local port where nobody listens can be given that very port as its own and so meet itself: TCP allows it
- * (RFC 9293, section 3.5, simultaneous open). It would keep the port from whoever wants to listen there. */
+/* A dial to a local port where nobody listens can be given that very port as its own and so meet
+ * itself: TCP allows it (RFC 9293, section 3.5, simultaneous open). It would keep the port from
+ * whoever wants to listen there. */
 static bool met_itself(const struct stream *s)
 {
     struct sockaddr_storage us, peer;
     int nus = sizeof us, npeer = sizeof peer;
     memset(&us, 0, sizeof us);
     memset(&peer, 0, sizeof peer);
-    return s->u.handle.type == UV_TCP && uv_tcp_getsockname(&s->u.tcp, (struct sockaddr *)&us, &nus) == 0
-        && uv_tcp_getpeername(&s->u.tcp, (struct sockaddr *)&peer, &npeer) == 0 && nus == npeer
-        && memcmp(&us, &peer, (size_t)nus) == 0;
+    return s->u.handle.type == UV_TCP &&
+           uv_tcp_getsockname(&s->u.tcp, (struct sockaddr *)&us, &nus) == 0 &&
+           uv_tcp_getpeername(&s->u.tcp, (struct sockaddr *)&peer, &npeer) == 0 && nus == npeer &&
+           memcmp(&us, &peer, (size_t)nus) == 0;
 }
 
 static void on_connected(uv_connect_t *req, int err)
@@ -194,14 +197,16 @@ static void on_connected(uv_connect_t *req, int err)
     cb(s->arg, err);
 }
 
-/* libuv polls nothing while reading is paused, so that neither an end nor a reset is told: the kernel is asked. */
+/* libuv polls nothing while reading is paused, so that neither an end nor a reset is told: the
+ * kernel is asked. */
 static void look(struct stream *s)
 {
     struct tcp_info info;
     socklen_t size = sizeof info;
     uv_os_fd_t fd;
     timer_set(s->loop, &s->deadline, STREAM_LOOK_MS);
-    if (uv_fileno(&s->u.handle, &fd) != 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+    if (uv_fileno(&s->u.handle, &fd) != 0 ||
+        getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
         return;
     if (info.tcpi_state == TCP_CLOSE || info.tcpi_state == TCP_CLOSE_WAIT)
         s->on_left(s->arg, info.tcpi_state == TCP_CLOSE ? UV_ECONNRESET : 0);
@@ -219,7 +224,7 @@ static void on_deadline(struct timer *t)
 }
 
 struct stream *stream_dial(struct loop *l, const struct address *to, uint64_t timeout_ms,
-    void (*on_connect)(void *arg, int err), void *arg)
+                           void (*on_connect)(void *arg, int err), void *arg)
 {
     struct stream *s = stream_new(l, to->path[0] != '\0');
     s->on_connect = on_connect;
@@ -245,8 +250,8 @@ static void on_alloc(uv_handle_t *h, size_t hint, uv_buf_t *out)
     out->len = LOOP_READ_SIZE;
 }
 
-/* libuv tells an end also where the last bytes and a reset came in one turn; the reset is pending at the socket then. (EPIPE: one
- * that came behind a proper end.) */
+/* libuv tells an end also where the last bytes and a reset came in one turn; the reset is pending
+ * at the socket then. (EPIPE: one that came behind a proper end.) */
 static int end_of(struct stream *s)
 {
     int err = 0;
@@ -326,7 +331,8 @@ static void on_written(uv_write_t *req, int err)
 }
 
 /* Queues a copy of what is left of the slices behind the first `skip` bytes. */
-static void queue_rest(struct stream *s, const struct slice *v, unsigned n, size_t skip, size_t total)
+static void queue_rest(struct stream *s, const struct slice *v, unsigned n, size_t skip,
+                       size_t total)
 {
     struct write *w = mem_alloc(sizeof *w + total - skip);
     size_t at = 0;
@@ -389,7 +395,8 @@ size_t stream_queued(const struct stream *s)
     return s->queued;
 }
 
-/* Without what the kernel holds: it reports room only by the third of its buffer, which may be megabytes. */
+/* Without what the kernel holds: it reports room only by the third of its buffer, which may be
+ * megabytes. */
 uint64_t stream_sent(const struct stream *s)
 {
     int held = 0;
@@ -415,7 +422,8 @@ static void on_drop_end(void *arg, int err)
 
 static const struct stream_events drop_events = { on_drop, on_drop_end, NULL };
 
-/* Says FIN once everything is written. Where the peer has closed already nothing is left to wait for. */
+/* Says FIN once everything is written. Where the peer has closed already nothing is left to wait
+ * for. */
 static void finish_if_drained(struct stream *s)
 {
     if (s->shut || s->queued > 0 || s->closed)

@@ -1,6 +1,7 @@
-/* One byte stream over TCP or a Unix socket: the only way the host talks to a peer. Reads come from the loop's
- * shared buffer; writes go to the socket at once as far as it takes them, the rest is copied and queued.
- * No callback runs before the call that started it has returned, and none runs after stream_close. */
+/* One byte stream over TCP or a Unix socket: the only way the host talks to a peer. Reads come from
+ * the loop's shared buffer; writes go to the socket at once as far as it takes them, the rest is
+ * copied and queued. No callback runs before the call that started it has returned, and none runs
+ * after stream_close. */
 #ifndef TOLLGATE_STREAM_H
 #define TOLLGATE_STREAM_H
 
@@ -13,8 +14,8 @@ struct stream;
 struct stream_events {
     /* Bytes arrived; borrowed until it returns. It may close the stream. */
     void (*on_read)(void *arg, const char *bytes, size_t n);
-    /* The peer sends no more: 0 at its end, else a UV_E* of a failed read or write. A failure may still follow an
-     * end; nothing follows a failure. The stream is still to be closed. */
+    /* The peer sends no more: 0 at its end, else a UV_E* of a failed read or write. A failure may
+     * still follow an end; nothing follows a failure. The stream is still to be closed. */
     void (*on_end)(void *arg, int err);
     /* All that was queued has been written. May be NULL. */
     void (*on_drain)(void *arg);
@@ -22,10 +23,10 @@ struct stream_events {
 
 /* Accepts from a listening handle (a uv_tcp_t or uv_pipe_t). NULL and *err where that fails. */
 struct stream *stream_accept(struct loop *l, uv_stream_t *listener, int *err);
-/* Dials. on_connect is called once: 0 and the stream is connected, or UV_E* (UV_ETIMEDOUT after timeout_ms) and the
- * stream is to be closed. stream_close before that cancels without a call. */
+/* Dials. on_connect is called once: 0 and the stream is connected, or UV_E* (UV_ETIMEDOUT after
+ * timeout_ms) and the stream is to be closed. stream_close before that cancels without a call. */
 struct stream *stream_dial(struct loop *l, const struct address *to, uint64_t timeout_ms,
-    void (*on_connect)(void *arg, int err), void *arg);
+                           void (*on_connect)(void *arg, int err), void *arg);
 
 /* Starts reading. May be called again to give the stream to another owner. */
 void stream_start(struct stream *s, const struct stream_events *events, void *arg);
@@ -33,8 +34,8 @@ void stream_start(struct stream *s, const struct stream_events *events, void *ar
 void stream_pause(struct stream *s);
 void stream_resume(struct stream *s);
 
-/* Asks to hear within a second or so, while reading is paused, that the peer has sent its end (0; bytes before it are
- * unread still) or a reset (UV_ECONNRESET). May come again. */
+/* Asks to hear within a second or so, while reading is paused, that the peer has sent its end (0;
+ * bytes before it are unread still) or a reset (UV_ECONNRESET). May come again. */
 void stream_watch_left(struct stream *s, void (*on_left)(void *arg, int err));
 
 /* Writes; the bytes are borrowed for the call only. A failure is told by on_end. */
@@ -45,8 +46,9 @@ size_t stream_queued(const struct stream *s);
 /* Bytes that the peer has taken so far; to tell a slow one from one that takes nothing. */
 uint64_t stream_sent(const struct stream *s);
 
-/* Ends: closes once what is queued has been written, or after `linger_ms`; the peer's further bytes are read
- * and dropped until it closes too, so that no reset overtakes the answer (RFC 9112, section 9.6). */
+/* Ends: closes once what is queued has been written, or after `linger_ms`; the peer's further bytes
+ * are read and dropped until it closes too, so that no reset overtakes the answer (RFC 9112,
+ * section 9.6). */
 void stream_finish(struct stream *s, uint64_t linger_ms);
 /* Ends at once; s is gone for the caller. */
 void stream_close(struct stream *s);

@@ -1,6 +1,6 @@
-/* See task.h. A wait leaves Lua by a yield whose only value is `mark`; the runtime's coroutine.resume and
- * wrap pass it outwards, so a plugin's own coroutines may wait too. Any other yield that reaches this file is a
- * plugin's mistake and ends its call with an error. */
+/* See task.h. A wait leaves Lua by a yield whose only value is `mark`; the runtime's
+ * coroutine.resume and wrap pass it outwards, so a plugin's own coroutines may wait too. Any other
+ * yield that reaches this file is a plugin's mistake and ends its call with an error. */
 #include "task.h"
 
 #include <lauxlib.h>
@@ -12,9 +12,9 @@ enum { TASK_IDLE_MAX = 256 };
 struct task {
     struct task_pool *pool;
     lua_State *co;
-    int ref;                  /* of co in the registry */
+    int ref; /* of co in the registry */
     enum task_state state;
-    bool dead;                /* freed while running */
+    bool dead; /* freed while running */
     void (*cancel)(void *arg);
     void *cancel_arg;
     void (*on_settled)(void *owner, enum task_outcome outcome);
@@ -53,7 +53,8 @@ static struct task_pool *pool_of(lua_State *L)
     return p;
 }
 
-struct task *task_new(struct task_pool *p, void (*on_settled)(void *owner, enum task_outcome outcome), void *owner)
+struct task *task_new(struct task_pool *p,
+                      void (*on_settled)(void *owner, enum task_outcome outcome), void *owner)
 {
     struct task *t = mem_zalloc(sizeof *t);
     t->pool = p;
@@ -189,7 +190,8 @@ uint64_t task_pool_mark(struct task_pool *p, uint64_t word)
     return before;
 }
 
-/* The message on top of a coroutine that raised, with its traceback; the stack is still as it was. */
+/* The message on top of a coroutine that raised, with its traceback; the stack is still as it was.
+ */
 static void take_error(struct task *t)
 {
     lua_State *co = t->co, *L = t->pool->L;
@@ -231,7 +233,8 @@ static enum task_outcome run(struct task *t, int nargs)
         return fail(t);
     if (!marked || !waits) {
         lua_settop(t->co, 0);
-        lua_pushliteral(t->co, "a plugin's phase yielded outside its own coroutines (coroutine.yield)");
+        lua_pushliteral(t->co,
+                        "a plugin's phase yielded outside its own coroutines (coroutine.yield)");
         return fail(t);
     }
     lua_pop(t->co, 1);
@@ -265,14 +268,21 @@ struct task *task_check(lua_State *L, const char *what)
 {
     struct task_pool *p = pool_of(L);
     if (p->current == NULL)
-        luaL_error(L, "%s cannot wait here: it is called while a file is loaded, or outside a request or timer", what);
-    if (p->current->state == TASK_WAITING) { /* the yield of the last wait met a C function, and the error was caught */
+        luaL_error(L,
+                   "%s cannot wait here: it is called while a file is loaded, or outside a request "
+                   "or timer",
+                   what);
+    if (p->current->state ==
+        TASK_WAITING) { /* the yield of the last wait met a C function, and the error was caught */
         drop_wait(p->current);
         p->current->state = TASK_RUNNING;
     }
     if (!lua_isyieldable(L))
-        luaL_error(L, "%s cannot wait here: LuaJIT cannot yield across the C function that called this code "
-            "(table.sort, string.gsub, require, a finalizer, an FFI callback, …)", what);
+        luaL_error(
+            L,
+            "%s cannot wait here: LuaJIT cannot yield across the C function that called this code "
+            "(table.sort, string.gsub, require, a finalizer, an FFI callback, …)",
+            what);
     return p->current;
 }
 

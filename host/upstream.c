@@ -1,4 +1,5 @@
-/* See upstream.h. Idle connections are used last in, first out: the pool shrinks by itself when load falls. */
+/* See upstream.h. Idle connections are used last in, first out: the pool shrinks by itself when
+ * load falls. */
 #include "upstream.h"
 
 #include "container.h"
@@ -7,7 +8,7 @@
 struct origin {
     struct origin *next;
     struct upstream *u;
-    uint32_t refs, open, idle;   /* open: on loan, idle or being dialed */
+    uint32_t refs, open, idle; /* open: on loan, idle or being dialed */
     struct upstream_conn *idle_list;
     struct upstream_wait *first, **last; /* who waits for the limit, in order */
     int port;
@@ -46,7 +47,8 @@ static bool at_limit(const struct origin *o)
 
 /* --- origins --- */
 
-struct upstream *upstream_new(struct loop *l, struct resolve *r, const struct upstream_limits *limits)
+struct upstream *upstream_new(struct loop *l, struct resolve *r,
+                              const struct upstream_limits *limits)
 {
     struct upstream *u = mem_zalloc(sizeof *u);
     u->loop = l;
@@ -78,8 +80,9 @@ struct origin *upstream_origin(struct upstream *u, const struct url *url)
     struct origin *o;
     for (o = u->origins; o != NULL; o = o->next) {
         bool same = url->unix_path.p != NULL
-            ? slice_eq(slice_of(o->path), url->unix_path)
-            : o->path[0] == '\0' && slice_ieq(slice_of(o->host), url->host) && o->port == url->port;
+                        ? slice_eq(slice_of(o->path), url->unix_path)
+                        : o->path[0] == '\0' && slice_ieq(slice_of(o->host), url->host) &&
+                              o->port == url->port;
         if (same)
             break;
     }
@@ -349,7 +352,8 @@ static void on_wait_deadline(struct timer *t)
 }
 
 struct upstream_wait *upstream_get(struct origin *o, uint64_t connect_ms, bool fresh,
-    void (*cb)(void *arg, struct upstream_conn *c, int err), void *arg)
+                                   void (*cb)(void *arg, struct upstream_conn *c, int err),
+                                   void *arg)
 {
     struct upstream_wait *w = mem_zalloc(sizeof *w);
     if (at_limit(o) && o->idle_list != NULL)

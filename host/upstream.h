@@ -1,7 +1,8 @@
-/* Connections to origins: dialed with a deadline, kept for reuse, limited in number. One origin is one address
- * (host and port, or a Unix socket); all targets that name it share its pool.
+/* Connections to origins: dialed with a deadline, kept for reuse, limited in number. One origin is
+ * one address (host and port, or a Unix socket); all targets that name it share its pool.
  *
- * An idle connection stays readable: bytes or an end that nobody asked for close it, so that it is never used again. */
+ * An idle connection stays readable: bytes or an end that nobody asked for close it, so that it is
+ * never used again. */
 #ifndef TOLLGATE_UPSTREAM_H
 #define TOLLGATE_UPSTREAM_H
 
@@ -16,12 +17,13 @@ struct origin;
 struct upstream_wait;
 
 struct upstream_limits {
-    uint32_t idle;         /* connections kept idle per origin */
-    uint32_t connections;  /* per origin, 0: no limit; who comes above it waits */
-    uint64_t idle_ms;      /* how long one is kept idle */
+    uint32_t idle;        /* connections kept idle per origin */
+    uint32_t connections; /* per origin, 0: no limit; who comes above it waits */
+    uint64_t idle_ms;     /* how long one is kept idle */
 };
 
-/* A connection on loan. The borrower reads and writes `stream` and may keep a parser here for the next borrower. */
+/* A connection on loan. The borrower reads and writes `stream` and may keep a parser here for the
+ * next borrower. */
 struct upstream_conn {
     struct upstream_conn *next, **link; /* private: list of idle ones */
     struct origin *origin;
@@ -32,7 +34,8 @@ struct upstream_conn {
     struct timer expiry;   /* private */
 };
 
-struct upstream *upstream_new(struct loop *l, struct resolve *r, const struct upstream_limits *limits);
+struct upstream *upstream_new(struct loop *l, struct resolve *r,
+                              const struct upstream_limits *limits);
 void upstream_set_limits(struct upstream *u, const struct upstream_limits *limits);
 /* Closes idle connections; none may be on loan. */
 void upstream_free(struct upstream *u);
@@ -41,10 +44,12 @@ void upstream_free(struct upstream *u);
 struct origin *upstream_origin(struct upstream *u, const struct url *url);
 void origin_release(struct origin *o);
 
-/* Asks for a connection. cb is called once and never before this returns: a connection, or NULL and UV_E* (UV_ETIMEDOUT after connect_ms,
- * which covers name, wait and dial). `fresh` asks for a new one. */
+/* Asks for a connection. cb is called once and never before this returns: a connection, or NULL and
+ * UV_E* (UV_ETIMEDOUT after connect_ms, which covers name, wait and dial). `fresh` asks for a new
+ * one. */
 struct upstream_wait *upstream_get(struct origin *o, uint64_t connect_ms, bool fresh,
-    void (*cb)(void *arg, struct upstream_conn *c, int err), void *arg);
+                                   void (*cb)(void *arg, struct upstream_conn *c, int err),
+                                   void *arg);
 void upstream_cancel(struct upstream_wait *w);
 /* An idle connection at once, or NULL: the common case without a wait. */
 struct upstream_conn *upstream_take(struct origin *o);

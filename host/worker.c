@@ -1,5 +1,6 @@
-/* See worker.h: what the master says, what the master sees, and the end. worker_accept.c says on which sockets connections are accepted,
- * worker_signal.c what signals do, worker_replica.c what is one for all workers. */
+/* See worker.h: what the master says, what the master sees, and the end. worker_accept.c says on
+ * which sockets connections are accepted, worker_signal.c what signals do, worker_replica.c what is
+ * one for all workers. */
 #include "worker.h"
 
 #include <fcntl.h>
@@ -20,7 +21,8 @@ enum { BEAT_MS = 50, ROOM_MS = 20, ORPHAN_GRACE_S = 6 };
 
 /* --- the slot --- */
 
-static void add_quota(struct quota_stats *out, const struct quota_stats *base, const struct quota_stats *q)
+static void add_quota(struct quota_stats *out, const struct quota_stats *base,
+                      const struct quota_stats *q)
 {
     const uint64_t *a = (const uint64_t *)base, *b = (const uint64_t *)q;
     for (size_t i = 0; i < sizeof *out / sizeof *a; i++)
@@ -32,7 +34,8 @@ static void show_redis(struct worker *w)
     struct rds *r = w->gw.sv.rds;
     bool usable = r != NULL && rds_state(r) == RDS_READY;
     if (!usable)
-        snprintf(w->slot->redis_problem, sizeof w->slot->redis_problem, "%s", r != NULL ? rds_problem(r) : "not started");
+        snprintf(w->slot->redis_problem, sizeof w->slot->redis_problem, "%s",
+                 r != NULL ? rds_problem(r) : "not started");
     w->slot->redis_usable = usable;
 }
 
@@ -110,7 +113,8 @@ static void on_control_end(void *arg)
     if (!w->gw.ending)
         log_warn("worker %u: the master is gone", w->place);
     for (unsigned i = 0; i < w->naddresses * w->places; i++)
-        shutdown(w->fds[i], SHUT_RDWR); /* for all who hold it: the next gateway may listen at once */
+        shutdown(w->fds[i],
+                 SHUT_RDWR); /* for all who hold it: the next gateway may listen at once */
     drain(w, w->drain_ms);
 }
 
@@ -131,7 +135,8 @@ static void load(struct worker *w, int fd, uint64_t number)
         control_send(w->control, -1, "loaded %" PRIu64, number);
     }
     buf_deinit(&faults);
-    if (w->gw.current == NULL && w->gw.pending == NULL) { /* it has nothing to serve by; another one may fare better */
+    if (w->gw.current == NULL &&
+        w->gw.pending == NULL) { /* it has nothing to serve by; another one may fare better */
         w->code = 1;
         drain(w, w->drain_ms);
     }

@@ -1,5 +1,6 @@
-/* See worker_internal.h. A worker accepts on the sockets of its own place, and on those of another place while nobody serves that or its
- * worker's beat is stale, so neither a death nor a stuck loop keeps a connection waiting. */
+/* See worker_internal.h. A worker accepts on the sockets of its own place, and on those of another
+ * place while nobody serves that or its worker's beat is stale, so neither a death nor a stuck loop
+ * keeps a connection waiting. */
 #include "log.h"
 #include "mem.h"
 #include "worker_internal.h"

@@ -19,15 +19,15 @@ struct worker {
     uint64_t turns;
     volatile uint64_t interrupted; /* the turn in which SIGUSR1 came, + 1 */
     unsigned place, places, naddresses;
-    uint32_t limit;                /* of connections */
-    int *fds;                      /* naddresses * places */
-    struct listener **listeners;   /* likewise */
-    struct timer room;             /* a load waits for an old generation's end */
+    uint32_t limit;              /* of connections */
+    int *fds;                    /* naddresses * places */
+    struct listener **listeners; /* likewise */
+    struct timer room;           /* a load waits for an old generation's end */
     int waiting_fd;
     uint64_t waiting_number;
     uint64_t drain_ms;
     bool serving;
-    volatile bool orphaned;        /* the master is gone, and an alarm is set */
+    volatile bool orphaned; /* the master is gone, and an alarm is set */
     int code;
 };
 

@@ -1,4 +1,5 @@
-/* See worker_internal.h: what is one for all workers of the replica: figures of plugins, who leads, the routing version. */
+/* See worker_internal.h: what is one for all workers of the replica: figures of plugins, who leads,
+ * the routing version. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -19,7 +20,8 @@ static void follow(void *arg, const struct routing_report *r)
 {
     struct worker *w = arg;
     int fd = r->policy.p != NULL ? memfd_create("tollgate policy", MFD_CLOEXEC) : -1;
-    bool fine = r->policy.p == NULL || (fd >= 0 && write(fd, r->policy.p, r->policy.n) == (ssize_t)r->policy.n);
+    bool fine = r->policy.p == NULL ||
+                (fd >= 0 && write(fd, r->policy.p, r->policy.n) == (ssize_t)r->policy.n);
     if (!fine)
         log_error("no memory for a routing policy: %s", strerror(errno));
     else if (r->known)

@@ -1,5 +1,6 @@
-/* See worker_internal.h. The master asks a stuck loop to let go by SIGUSR1: its handler sets a hook that raises in whatever Lua runs, so an
- * interpreted loop becomes an error of its request. The hook does not fire in compiled code or in a long C call; then the master kills. */
+/* See worker_internal.h. The master asks a stuck loop to let go by SIGUSR1: its handler sets a hook
+ * that raises in whatever Lua runs, so an interpreted loop becomes an error of its request. The
+ * hook does not fire in compiled code or in a long C call; then the master kills. */
 #include <lauxlib.h>
 #include <signal.h>
 #include <unistd.h>
@@ -15,8 +16,11 @@ static void raise_hook(lua_State *L, lua_Debug *ar)
 {
     (void)ar;
     lua_sethook(L, NULL, 0, 0);
-    if (the_worker->interrupted == the_worker->turns + 1) /* else that Lua ended before the hook could fire */
-        luaL_error(L, "the watchdog interrupts this code: it has kept the worker from serving for too long");
+    if (the_worker->interrupted ==
+        the_worker->turns + 1) /* else that Lua ended before the hook could fire */
+        luaL_error(
+            L,
+            "the watchdog interrupts this code: it has kept the worker from serving for too long");
 }
 
 /* As luajit's own interpreter does on SIGINT; lua_sethook may be called from a handler. */
@@ -31,8 +35,9 @@ static void on_interrupt(int signum)
     lua_sethook(L, raise_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
 }
 
-/* The master died (PR_SET_PDEATHSIG). A loop that turns sees the control channel end and takes over; a stuck one ends by the alarm. Where the
- * master lives, somebody told all processes to end (pkill, a service manager), and it is the master who says how. */
+/* The master died (PR_SET_PDEATHSIG). A loop that turns sees the control channel end and takes
+ * over; a stuck one ends by the alarm. Where the master lives, somebody told all processes to end
+ * (pkill, a service manager), and it is the master who says how. */
 static void on_orphaned(int signum)
 {
     (void)signum;

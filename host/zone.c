@@ -12,12 +12,13 @@
 
 enum { ZONE_MAGIC = 0x746f6c6d, PAGE = 65536, LEAD_STALE_MS = 1000 };
 
-/* Behind the slots, from a page on: an area for each slot, then two for workers that have gone, which are used by turns. */
+/* Behind the slots, from a page on: an area for each slot, then two for workers that have gone,
+ * which are used by turns. */
 struct zone_head {
     uint64_t magic, n;
-    uint64_t gone;            /* which of the two */
-    uint64_t routing;         /* version */
-    _Atomic uint64_t leader;  /* slot + 1; 0: none */
+    uint64_t gone;           /* which of the two */
+    uint64_t routing;        /* version */
+    _Atomic uint64_t leader; /* slot + 1; 0: none */
     struct zone_slot slots[];
 };
 
@@ -79,8 +80,8 @@ void zone_free(struct zone *z)
 
 void zone_layout(char *out, size_t size)
 {
-    snprintf(out, size, "zone %x: %zu, %zu, %zu", (unsigned)ZONE_MAGIC, sizeof(struct zone_head), sizeof(struct zone_slot),
-        (size_t)METRICS_AREA);
+    snprintf(out, size, "zone %x: %zu, %zu, %zu", (unsigned)ZONE_MAGIC, sizeof(struct zone_head),
+             sizeof(struct zone_slot), (size_t)METRICS_AREA);
 }
 
 unsigned zone_slots(const struct zone *z)
@@ -125,7 +126,8 @@ void zone_metrics_fold(struct zone *z, unsigned i)
     struct metrics_area *before = zone_metrics_gone(z), *own = zone_metrics(z, i);
     if (metrics_area_next(own, NULL) == NULL)
         return;
-    struct metrics *all = metrics_new_in(zone_metrics(z, (unsigned)(z->head->n + (z->head->gone + 1) % 2)));
+    struct metrics *all =
+        metrics_new_in(zone_metrics(z, (unsigned)(z->head->n + (z->head->gone + 1) % 2)));
     metrics_merge(all, own, false);
     metrics_merge(all, before, false);
     metrics_free(all);

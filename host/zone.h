@@ -1,11 +1,12 @@
-/* The figures of all workers in one memory that they share: a slot per worker, written by that worker alone and read by whoever
- * wants the sum. A slot outlives its worker, so a death loses nothing.
+/* The figures of all workers in one memory that they share: a slot per worker, written by that
+ * worker alone and read by whoever wants the sum. A slot outlives its worker, so a death loses
+ * nothing.
  *
- * Beside each slot there is an area for what the worker's plugins count (metrics_area.h), and one for what
- * workers that have gone counted.
+ * Beside each slot there is an area for what the worker's plugins count (metrics_area.h), and one
+ * for what workers that have gone counted.
  *
- * All fields of a slot are 64-bit words that are read and written whole, so no lock is needed; a reader may see one field a moment older than the
- * next. */
+ * All fields of a slot are 64-bit words that are read and written whole, so no lock is needed; a
+ * reader may see one field a moment older than the next. */
 #ifndef TOLLGATE_ZONE_H
 #define TOLLGATE_ZONE_H
 
@@ -25,13 +26,13 @@ enum { MARK_TIMER = 16, MARK_INIT, MARK_STOP, MARK_LOAD };
 enum zone_state { ZONE_EMPTY, ZONE_STARTING, ZONE_SERVING, ZONE_DRAINING };
 
 struct zone_slot {
-    uint64_t pid, state;         /* enum zone_state */
-    uint64_t beat;               /* CLOCK_MONOTONIC in ms, at the last turn of its loop */
-    uint64_t mark;               /* what Lua runs now: zone_mark; 0: none */
+    uint64_t pid, state;              /* enum zone_state */
+    uint64_t beat;                    /* CLOCK_MONOTONIC in ms, at the last turn of its loop */
+    uint64_t mark;                    /* what Lua runs now: zone_mark; 0: none */
     uint64_t generation, generations; /* current, and how many live */
-    uint64_t started;            /* CLOCK_REALTIME in ms */
+    uint64_t started;                 /* CLOCK_REALTIME in ms */
     uint64_t connections, exchanges, lua_bytes;
-    uint64_t place;              /* whose sockets it accepts on */
+    uint64_t place; /* whose sockets it accepts on */
     uint64_t redis_usable;
     char redis_problem[ZONE_TEXT]; /* written before redis_usable becomes 0 */
     struct counters counters;
@@ -40,7 +41,8 @@ struct zone_slot {
 
 struct zone;
 
-/* A new one with n slots over an anonymous file; its descriptor, to be inherited, in *fd. NULL where that fails. */
+/* A new one with n slots over an anonymous file; its descriptor, to be inherited, in *fd. NULL
+ * where that fails. */
 struct zone *zone_new(unsigned n, int *fd);
 /* The one behind an inherited descriptor. */
 struct zone *zone_map(int fd);
@@ -56,23 +58,38 @@ uint64_t zone_now(void);
 struct metrics_area *zone_metrics(struct zone *z, unsigned i);
 /* That of workers that have gone. */
 struct metrics_area *zone_metrics_gone(struct zone *z);
-/* The worker of a slot has gone: what it counted is kept (gauges are not), and its area is empty. For the master. */
+/* The worker of a slot has gone: what it counted is kept (gauges are not), and its area is empty.
+ * For the master. */
 void zone_metrics_fold(struct zone *z, unsigned i);
 /* The version of the routing policy that the replica runs; 0: not known. Written by the master. */
 uint64_t *zone_routing(struct zone *z);
-/* True in one worker at a time: the one that asked first, and another once that has gone, drains, or has not turned for a while. */
+/* True in one worker at a time: the one that asked first, and another once that has gone, drains,
+ * or has not turned for a while. */
 bool zone_leads(struct zone *z, unsigned slot);
 
-static inline uint64_t zone_mark_generation(uint64_t m) { return m >> 32; }
-static inline unsigned zone_mark_route(uint64_t m) { return m >> 16 & 0xffff; }
-static inline unsigned zone_mark_hook(uint64_t m) { return m >> 8 & 0xff; }
-static inline unsigned zone_mark_phase(uint64_t m) { return m >> 1 & 0x7f; }
+static inline uint64_t zone_mark_generation(uint64_t m)
+{
+    return m >> 32;
+}
+static inline unsigned zone_mark_route(uint64_t m)
+{
+    return m >> 16 & 0xffff;
+}
+static inline unsigned zone_mark_hook(uint64_t m)
+{
+    return m >> 8 & 0xff;
+}
+static inline unsigned zone_mark_phase(uint64_t m)
+{
+    return m >> 1 & 0x7f;
+}
 
-/* A mark packs generation, route, plugin (its place in the route's chain) and phase into the one word that is stored before any Lua
- * runs. */
+/* A mark packs generation, route, plugin (its place in the route's chain) and phase into the one
+ * word that is stored before any Lua runs. */
 static inline uint64_t zone_mark(uint64_t generation, unsigned route, unsigned hook, unsigned phase)
 {
-    return generation << 32 | (uint64_t)(route & 0xffff) << 16 | (hook & 0xff) << 8 | (phase & 0x7f) << 1 | 1;
+    return generation << 32 | (uint64_t)(route & 0xffff) << 16 | (hook & 0xff) << 8 |
+           (phase & 0x7f) << 1 | 1;
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* json_edit: what is found where, what an edit changes and that it changes nothing else; compared on random documents with a
- * plain model. */
+/* json_edit: what is found where, what an edit changes and that it changes nothing else; compared
+ * on random documents with a plain model. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,10 +49,13 @@ static const char *edit(const char *doc, const char *path, const char *value)
 
 static void sets(void **state)
 {
-    static const struct { const char *doc, *path, *value, *want; } cases[] = {
+    static const struct {
+        const char *doc, *path, *value, *want;
+    } cases[] = {
         { "{\"model\":\"a\",\"n\":12345678901234567890,\"t\":[]}", "model", "\"b\"",
-            "{\"model\":\"b\",\"n\":12345678901234567890,\"t\":[]}" },
-        { " { \"a\" : { \"b\" : 1.0e5 } , \"b\" : 2 } ", "a.b", "[]", " { \"a\" : { \"b\" : [] } , \"b\" : 2 } " },
+          "{\"model\":\"b\",\"n\":12345678901234567890,\"t\":[]}" },
+        { " { \"a\" : { \"b\" : 1.0e5 } , \"b\" : 2 } ", "a.b", "[]",
+          " { \"a\" : { \"b\" : [] } , \"b\" : 2 } " },
         { "{\"a\":{\"x\":{}},\"c\":1}", "a.x", "7", "{\"a\":{\"x\":7},\"c\":1}" },
         { "{\"a\":[1,[2,{\"k\":3}],4]}", "a.1.1.k", "null", "{\"a\":[1,[2,{\"k\":null}],4]}" },
         { "[1,2,3]", "2", "\"x\"", "[1,2,\"x\"]" },
@@ -64,11 +67,16 @@ static void sets(void **state)
         { "{\"mod\\u0065l\":1}", "model", "2", "{\"mod\\u0065l\":2}" },
         { "{\"x\":{\"a\":1},\"a\":2}", "a", "3", "{\"x\":{\"a\":1},\"a\":3}" },
         { "{\"a\":{\"b\":1},\"c\":{\"b\":2}}", "c.b", "3", "{\"a\":{\"b\":1},\"c\":{\"b\":3}}" },
-        { "[1]", "1", "2", "(no place)" }, { "[1]", "k", "2", "(no place)" }, { "{\"a\":1}", "a.b", "2", "(no place)" },
-        { "5", "a", "2", "(no place)" }, { "{\"a\":1}", "0", "2", "(no place)" },
+        { "[1]", "1", "2", "(no place)" },
+        { "[1]", "k", "2", "(no place)" },
+        { "{\"a\":1}", "a.b", "2", "(no place)" },
+        { "5", "a", "2", "(no place)" },
+        { "{\"a\":1}", "0", "2", "(no place)" },
         { "{\"a\":1,\"a\":2}", "a", "3", "a name on the path stands twice in its object" },
-        { "{\"a\":{\"b\":1},\"a\":2}", "a.b", "3", "a name on the path stands twice in its object" },
-        { "{\"x\":1,\"x\":2,\"a\":{\"x\":1,\"x\":2}}", "k", "3", "{\"x\":1,\"x\":2,\"a\":{\"x\":1,\"x\":2},\"k\":3}" },
+        { "{\"a\":{\"b\":1},\"a\":2}", "a.b", "3",
+          "a name on the path stands twice in its object" },
+        { "{\"x\":1,\"x\":2,\"a\":{\"x\":1,\"x\":2}}", "k", "3",
+          "{\"x\":1,\"x\":2,\"a\":{\"x\":1,\"x\":2},\"k\":3}" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -77,13 +85,21 @@ static void sets(void **state)
 
 static void removes(void **state)
 {
-    static const struct { const char *doc, *path, *want; } cases[] = {
-        { "{\"a\":1,\"b\":2,\"c\":3}", "a", "{\"b\":2,\"c\":3}" }, { "{\"a\":1,\"b\":2,\"c\":3}", "b", "{\"a\":1,\"c\":3}" },
-        { "{\"a\":1,\"b\":2,\"c\":3}", "c", "{\"a\":1,\"b\":2}" }, { "{ \"a\" : 1 }", "a", "{  }" },
+    static const struct {
+        const char *doc, *path, *want;
+    } cases[] = {
+        { "{\"a\":1,\"b\":2,\"c\":3}", "a", "{\"b\":2,\"c\":3}" },
+        { "{\"a\":1,\"b\":2,\"c\":3}", "b", "{\"a\":1,\"c\":3}" },
+        { "{\"a\":1,\"b\":2,\"c\":3}", "c", "{\"a\":1,\"b\":2}" },
+        { "{ \"a\" : 1 }", "a", "{  }" },
         { "{ \"a\" : {\"x\":[1,2]} , \"b\":[] }", "a", "{ \"b\":[] }" },
         { "{ \"b\":[] , \"a\" : {\"x\":[1,2]} }", "a", "{ \"b\":[] }" },
-        { "[1,2,3]", "0", "[2,3]" }, { "[1,2,3]", "1", "[1,3]" }, { "[1,2,3]", "2", "[1,2]" }, { "[[]]", "0", "[]" },
-        { "{\"m\":[{\"a\":1,\"b\":2}]}", "m.0.b", "{\"m\":[{\"a\":1}]}" }, { "{\"a\":1}", "b", "(absent)" },
+        { "[1,2,3]", "0", "[2,3]" },
+        { "[1,2,3]", "1", "[1,3]" },
+        { "[1,2,3]", "2", "[1,2]" },
+        { "[[]]", "0", "[]" },
+        { "{\"m\":[{\"a\":1,\"b\":2}]}", "m.0.b", "{\"m\":[{\"a\":1}]}" },
+        { "{\"a\":1}", "b", "(absent)" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -104,14 +120,15 @@ static void refuses(void **state)
     }
 }
 
-/* A flat object of n members with odd white space, written by a model; each member is set and removed in turn and the model says
- * what comes out. */
+/* A flat object of n members with odd white space, written by a model; each member is set and
+ * removed in turn and the model says what comes out. */
 static void agrees_with_a_model(void **state)
 {
     uint32_t seed = 5;
     (void)state;
     for (int round = 0; round < 500; round++) {
-        static const char *const values[] = { "1", "\"x,y\"", "[1, {\"a\":[]}]", "{\"k0\":{\"k1\":2}}", "null" };
+        static const char *const values[] = { "1", "\"x,y\"", "[1, {\"a\":[]}]",
+                                              "{\"k0\":{\"k1\":2}}", "null" };
         struct buf doc = { 0 }, want = { 0 };
         char path[8];
         seed = seed * 1664525u + 1013904223u;
@@ -120,7 +137,8 @@ static void agrees_with_a_model(void **state)
         buf_add_text(&want, "{");
         for (int i = 0; i < n; i++) {
             struct buf member = { 0 };
-            buf_printf(&member, "\"k%d\"%s:%s%s", i, round % 2 ? " " : "", round % 3 ? "" : "\n", values[(seed >> (i + 3)) % 5]);
+            buf_printf(&member, "\"k%d\"%s:%s%s", i, round % 2 ? " " : "", round % 3 ? "" : "\n",
+                       values[(seed >> (i + 3)) % 5]);
             buf_add_text(&doc, i > 0 ? "," : "");
             buf_add_slice(&doc, buf_slice(&member));
             if (i != which) {
@@ -140,7 +158,8 @@ static void agrees_with_a_model(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(sets), cmocka_unit_test(removes), cmocka_unit_test(refuses),
-        cmocka_unit_test(agrees_with_a_model) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(sets), cmocka_unit_test(removes),
+                                        cmocka_unit_test(refuses),
+                                        cmocka_unit_test(agrees_with_a_model) };
     return cmocka_run_group_tests_name("json_edit", tests, NULL, NULL);
 }

@@ -360,7 +360,8 @@ static void merges_areas(void **state)
     (void)state;
     struct metrics_area *a = area_new(), *b = area_new();
     struct metrics *one = metrics_new_in(a), *two = metrics_new_in(b), *all = metrics_new();
-    const struct metric_spec counter = { METRIC_COUNTER, "x_total", "X", 2, 0, { "a", "b" }, { 0 }, 0 };
+    const struct metric_spec counter = { METRIC_COUNTER, "x_total", "X", 2, 0,
+                                         { "a", "b" },   { 0 },     0 };
     const struct metric_spec gauge = { METRIC_GAUGE, "g", "G", 0, 0, { NULL }, { 0 }, 0 };
     const struct metric_spec histogram = { METRIC_HISTOGRAM, "h", "H", 0, 1, { NULL }, { 1 }, 0 };
     const struct metric_spec other_kind = { METRIC_GAUGE, "h", "H", 0, 0, { NULL }, { 0 }, 0 };
@@ -374,9 +375,11 @@ static void merges_areas(void **state)
     metrics_merge(all, a, true);
     metrics_merge(all, b, true);
     metrics_merge(all, a, false);
-    expect(all, "# HELP x_total X\n# TYPE x_total counter\nx_total{a=\"1\",b=\"2\"} 10\nx_total{a=\"\",b=\"2\"} 5\n"
-        "# HELP g G\n# TYPE g gauge\ng 7\n"
-        "# HELP h H\n# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 2\nh_sum 1\nh_count 2\n");
+    expect(all, "# HELP x_total X\n# TYPE x_total counter\nx_total{a=\"1\",b=\"2\"} "
+                "10\nx_total{a=\"\",b=\"2\"} 5\n"
+                "# HELP g G\n# TYPE g gauge\ng 7\n"
+                "# HELP h H\n# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} "
+                "2\nh_sum 1\nh_count 2\n");
     metrics_free(all);
     metrics_free(two);
     metrics_area_clear(a);
@@ -391,7 +394,8 @@ static void survives_a_full_area(void **state)
     (void)state;
     struct metrics_area *a = area_new();
     struct metrics *m = metrics_new_in(a), *all = metrics_new();
-    struct metric_spec wide = { METRIC_HISTOGRAM, "wide", "W", 1, METRICS_BUCKETS, { "id" }, { 0 }, METRICS_SERIES_MAX };
+    struct metric_spec wide = { METRIC_HISTOGRAM, "wide",   "W",   1,
+                                METRICS_BUCKETS,  { "id" }, { 0 }, METRICS_SERIES_MAX };
     const struct metric_spec late = { METRIC_COUNTER, "late_total", "L", 0, 0, { NULL }, { 0 }, 0 };
     char id[16];
     for (int i = 0; i < METRICS_BUCKETS; i++)

@@ -104,8 +104,8 @@ static inline void proxy_start(struct loop *l, const char *dir, const char *to)
     snprintf(proxy.path, sizeof proxy.path, "%s/proxy.sock", dir);
     snprintf(proxy.url, sizeof proxy.url, "unix://%s", proxy.path);
     uv_pipe_init(&l->uv, &proxy.listener, 0);
-    if (uv_pipe_bind(&proxy.listener, proxy.path) != 0
-        || uv_listen((uv_stream_t *)&proxy.listener, 64, on_proxy_connection) != 0)
+    if (uv_pipe_bind(&proxy.listener, proxy.path) != 0 ||
+        uv_listen((uv_stream_t *)&proxy.listener, 64, on_proxy_connection) != 0)
         abort();
 }
 

@@ -255,14 +255,15 @@ static void keys_of_another_type_change_nothing(void **state)
 {
     (void)state;
     static const char *const break_it[] = { "SET q:rps:k 1 EX 100",
-        "HSET q:rps:k tokens many last_refill 1", "RPUSH q:tokens:k:%d 1",
-        "SET q:tokens:k:%d 1.5 EX 100", "SET q:conc:k 1 EX 100" };
+                                            "HSET q:rps:k tokens many last_refill 1",
+                                            "RPUSH q:tokens:k:%d 1", "SET q:tokens:k:%d 1.5 EX 100",
+                                            "SET q:conc:k 1 EX 100" };
     for (size_t i = 0; i < sizeof break_it / sizeof *break_it; i++) {
         struct ask a;
         redis_do(&server, "FLUSHDB");
         redis_do(&server, break_it[i], this_month());
         redis_do(&server, "EVAL %s 0",
-            "for _, k in ipairs(redis.call('KEYS', '*')) do redis.call('EXPIRE', k, 100) end");
+                 "for _, k in ipairs(redis.call('KEYS', '*')) do redis.call('EXPIRE', k, 100) end");
         char *before = snapshot();
         assert_int_equal(decide(&a, "k", "r", &full, 100), QUOTA_UNAVAILABLE);
         TURN_UNTIL(&loop, quota_idle(quota));
@@ -341,7 +342,7 @@ static void frees_from_inside_a_callback(void **state)
         snprintf(id, sizeof id, "r%d", i);
         memset(&a[i], 0, sizeof a[i]);
         quota_admit(quota, SLICE("k"), slice_of(id), &full, 1, 0, i == 5 ? on_freeing : on_ask,
-            &a[i]);
+                    &a[i]);
     }
     TURN_UNTIL(&loop, quota == NULL);
     for (int i = 0; i < 100; i++)

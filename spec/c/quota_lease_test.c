@@ -58,7 +58,7 @@ static void a_busy_key_heals_many(void **state)
     const struct quota_limits l = CAP(300);
     char id[16];
     redis_do(&server, "EVAL %s 1 q:conc:k",
-        "for i = 1, 300 do redis.call('SADD', KEYS[1], 'dead' .. i) end");
+             "for i = 1, 300 do redis.call('SADD', KEYS[1], 'dead' .. i) end");
     redis_do(&server, "EXPIRE q:conc:k 300");
     quota->heal_ms = 1;
     int admitted = 0;

@@ -77,7 +77,7 @@ static inline int rig_teardown(void **state)
 }
 
 static inline void ask(struct ask *a, const char *key, const char *id, const struct quota_limits *l,
-    uint64_t reserve)
+                       uint64_t reserve)
 {
     memset(a, 0, sizeof *a);
     a->wait = quota_admit(quota, slice_of(key), slice_of(id), l, reserve, 0, on_ask, a);
@@ -85,7 +85,7 @@ static inline void ask(struct ask *a, const char *key, const char *id, const str
 }
 
 static inline enum quota_verdict decide(struct ask *a, const char *key, const char *id,
-    const struct quota_limits *l, uint64_t reserve)
+                                        const struct quota_limits *l, uint64_t reserve)
 {
     ask(a, key, id, l, reserve);
     TURN_UNTIL(&loop, a->calls == 1);
@@ -129,7 +129,8 @@ static inline char *snapshot(void)
 {
     struct buf out;
     buf_init(&out);
-    redisReply *keys = redis_ask(&server, "EVAL %s 0",
+    redisReply *keys = redis_ask(
+        &server, "EVAL %s 0",
         "local k = redis.call('KEYS', '*') table.sort(k) local t = {} for i, key in ipairs(k) do "
         "t[i] = key .. '=' .. redis.sha1hex(redis.call('DUMP', key)) end return table.concat(t, ' "
         "')");
@@ -138,17 +139,17 @@ static inline char *snapshot(void)
     return out.p;
 }
 
-#define RATE(r, b)                                  \
-    {                                               \
-        .has_rate = true, .rate = (r), .burst = (b) \
+#define RATE(r, b)                                                                                 \
+    {                                                                                              \
+        .has_rate = true, .rate = (r), .burst = (b)                                                \
     }
-#define BUDGET(n)                         \
-    {                                     \
-        .has_budget = true, .budget = (n) \
+#define BUDGET(n)                                                                                  \
+    {                                                                                              \
+        .has_budget = true, .budget = (n)                                                          \
     }
-#define CAP(n)                                      \
-    {                                               \
-        .has_concurrency = true, .concurrency = (n) \
+#define CAP(n)                                                                                     \
+    {                                                                                              \
+        .has_concurrency = true, .concurrency = (n)                                                \
     }
 
 #endif

@@ -110,7 +110,7 @@ static void hash_tags_keep_a_decision_together(void **state)
     assert_int_equal(redis_number(&server, "EXISTS q:rps:{a%%3Ab}"), 1);
     settle_now(&a, 5);
     assert_int_equal(decide(&a, "a:b", "{a%3Ab}.u2", &full, 5),
-        QUOTA_ADMITTED); /* minted so already */
+                     QUOTA_ADMITTED); /* minted so already */
     assert_int_equal(redis_number(&server, "GET q:reserved:{a%%3Ab}.u2"), 5);
     settle_now(&a, 5);
     assert_int_equal(redis_number(&server, "SCARD q:conc:{a%%3Ab}"), 0);

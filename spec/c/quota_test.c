@@ -42,10 +42,15 @@ static void knows_months(void **state)
 static void bounds_limits(void **state)
 {
     (void)state;
-    const struct quota_limits good[] = { { .has_rate = false }, RATE(0.5, 1), RATE(1e9, 1e12),
-        BUDGET(0), BUDGET((1ull << 53) - 1), CAP(1), RATE(1.0 / 86400, 31) };
-    const struct quota_limits bad[] = { RATE(0, 1), RATE(-1, 1), RATE(NAN, 1), RATE(INFINITY, 1),
-        RATE(1, 0.5), RATE(1, NAN), RATE(1.0 / 86400, 32), BUDGET(1ull << 53), CAP(0) };
+    const struct quota_limits good[] = { { .has_rate = false },    RATE(0.5, 1),
+                                         RATE(1e9, 1e12),          BUDGET(0),
+                                         BUDGET((1ull << 53) - 1), CAP(1),
+                                         RATE(1.0 / 86400, 31) };
+    const struct quota_limits bad[] = {
+        RATE(0, 1),   RATE(-1, 1),  RATE(NAN, 1),          RATE(INFINITY, 1),
+        RATE(1, 0.5), RATE(1, NAN), RATE(1.0 / 86400, 32), BUDGET(1ull << 53),
+        CAP(0)
+    };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_null(quota_limits_check(&good[i]));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -121,7 +126,7 @@ static void a_bucket_refills(void **state)
     assert_true(a.result.tokens == 4); /* never above the burst */
     redis_do(&server, "HSET q:rps:k tokens 0 last_refill %lld", (long long)loop_wall_ms() - 3);
     assert_int_equal(decide(&a, "k", "r3", &fast, 0),
-        QUOTA_ADMITTED); /* a new rate applies from the last refill */
+                     QUOTA_ADMITTED); /* a new rate applies from the last refill */
     settle(&a, 0);
     assert_in_range(redis_number(&server, "PTTL q:rps:k"), 900, 1000); /* a second at least */
 }
@@ -166,7 +171,7 @@ static void a_budget_fits_exactly(void **state)
     assert_int_equal(counter("k"), 60);
     assert_int_equal(redis_number(&server, "DBSIZE"), 1);
     assert_in_range(redis_number(&server, "TTL q:tokens:k:%d", this_month()), 40 * 86400 - 5,
-        40 * 86400);
+                    40 * 86400);
 }
 
 static void big_numbers_stay_whole(void **state)
@@ -258,7 +263,7 @@ static void a_refusal_changes_nothing(void **state)
         free(after);
     }
     assert_int_equal(decide(&b, "k", "raised", &wide, 900),
-        QUOTA_ADMITTED); /* a raised limit admits at once */
+                     QUOTA_ADMITTED); /* a raised limit admits at once */
     assert_int_equal(b.result.spent, 1000);
     assert_int_equal(b.result.inflight, 2);
     settle(&a, 0);
@@ -299,11 +304,11 @@ static struct step random_step(unsigned *seed, const struct step *before)
     if (rand_r(seed) % 8 == 0) { /* other limits, as of another route or after a reload */
         s.limits.has_rate = rand_r(seed) % 4 != 0;
         s.limits.has_budget = rand_r(seed) % 4 != 0;
-        s.limits.has_concurrency = rand_r(seed) % 4 != 0
-            || (!s.limits.has_rate && !s.limits.has_budget);
+        s.limits.has_concurrency =
+            rand_r(seed) % 4 != 0 || (!s.limits.has_rate && !s.limits.has_budget);
         s.limits.burst = 1 + rand_r(seed) % 40;
-        s.limits.rate = s.limits.burst
-            / (30 * 86400.0); /* so slow that the clock does not matter */
+        s.limits.rate =
+            s.limits.burst / (30 * 86400.0); /* so slow that the clock does not matter */
         s.limits.budget = (uint64_t)(rand_r(seed) % 3000);
         s.limits.concurrency = 1 + (uint64_t)(rand_r(seed) % 40);
     }

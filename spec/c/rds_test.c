@@ -72,10 +72,10 @@ static struct rds *start(const char *url)
 }
 
 static void command(struct rds *r, struct seen *s, uint64_t deadline_ms, const char *a,
-    const char *b, const char *c)
+                    const char *b, const char *c)
 {
     struct slice argv[] = { slice_of(a), slice_of(b != NULL ? b : ""),
-        slice_of(c != NULL ? c : "") };
+                            slice_of(c != NULL ? c : "") };
     memset(s, 0, sizeof *s);
     rds_command(r, c != NULL ? 3 : b != NULL ? 2 : 1, argv, deadline_ms, on_seen, s);
     assert_int_equal(s->calls, 0);
@@ -125,10 +125,25 @@ static void parses_addresses(void **state)
 static void refuses_broken_addresses(void **state)
 {
     (void)state;
-    static const char *const broken[] = { "", "http://x", "rediss://x", "redis://", "redis://h:0",
-        "redis://h:70000", "redis://h:1x", "redis://h/x", "redis://user@h", "redis://u:%4@h",
-        "redis://u:%zz@h", "redis://u:%00@h", "redis://[::1", "redis://[::1]6379",
-        "unix://relative", "unix://", "unix:///p?db=", "unix:///p?x=1", "redis://u:@h" };
+    static const char *const broken[] = { "",
+                                          "http://x",
+                                          "rediss://x",
+                                          "redis://",
+                                          "redis://h:0",
+                                          "redis://h:70000",
+                                          "redis://h:1x",
+                                          "redis://h/x",
+                                          "redis://user@h",
+                                          "redis://u:%4@h",
+                                          "redis://u:%zz@h",
+                                          "redis://u:%00@h",
+                                          "redis://[::1",
+                                          "redis://[::1]6379",
+                                          "unix://relative",
+                                          "unix://",
+                                          "unix:///p?db=",
+                                          "unix:///p?x=1",
+                                          "redis://u:@h" };
     struct rds_config c;
     for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
         if (rds_config_parse(slice_of(broken[i]), &c) == NULL)
@@ -221,7 +236,7 @@ static void sends_a_forgotten_script_again(void **state)
     fclose(f);
     assert_int_equal(rds_script_load(&script, server.dir, "plus"), 0);
     assert_int_equal(rds_script_load(&(struct rds_script){ .name = "" }, server.dir, "none"),
-        UV_ENOENT);
+                     UV_ENOENT);
     struct rds_config c = config_of(server.url);
     struct rds *r = rds_new(&loop, &c);
     rds_preload(r, &script);
@@ -248,7 +263,7 @@ static void tells_errors_that_prove_nothing_ran(void **state)
 {
     (void)state;
     static const char *const proof[] = { "NOSCRIPT No matching", "MOVED 1 h:1", "ASK 1 h:1",
-        "TRYAGAIN", "LOADING x" };
+                                         "TRYAGAIN", "LOADING x" };
     static const char *const none[] = { "ERR LOADING", "MOVEDX", "READONLY You", "OOM command" };
     redisReply reply = { .type = REDIS_REPLY_ERROR };
     for (size_t i = 0; i < sizeof proof / sizeof *proof; i++) {
@@ -450,14 +465,14 @@ static void survives_broken_peers(void **state)
     survives("HTTP/1.1 400 Bad Request\r\n\r\n", "broken reply");
     survives("*2147483647\r\n", "broken reply");
     survives("*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
-        "broken reply");
+             "broken reply");
     survives("+OK\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n", "nobody asked");
     survives("-LOADING Redis is loading the dataset in memory\r\n", "no answer");
     survives(
         "-LOADING Redis is loading\r\n-LOADING Redis is loading\r\n-LOADING Redis is loading\r\n",
         "PING: LOADING");
     survives("-MASTERDOWN Link\r\n-MASTERDOWN Link\r\n-MASTERDOWN Link with MASTER is down\r\n",
-        "PING: MASTERDOWN");
+             "PING: MASTERDOWN");
     survives("$100\r\nabc", "no answer to the greeting");
 }
 
@@ -542,7 +557,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_pause_costs_one_deadline, setup, teardown),
         cmocka_unit_test_setup_teardown(a_long_hang_drops_the_connection, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lost_connection_is_told_and_dialed_again, setup,
-            teardown),
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_replica_is_not_usable, setup, teardown),
         cmocka_unit_test_setup_teardown(survives_broken_peers, setup, teardown),
         cmocka_unit_test_setup_teardown(resolves_names, setup, teardown),

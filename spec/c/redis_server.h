@@ -27,9 +27,24 @@ struct redis_server {
 static inline void redis_server_exec(const struct redis_server *s)
 {
     char port[16], log[96];
-    const char *argv[] = { "redis-server", "--port", port, "--unixsocket", s->path, "--save", "",
-        "--appendonly", "no", "--dir", s->dir, "--logfile", log, "--bind", "127.0.0.1",
-        "--requirepass", s->password != NULL ? s->password : "", NULL };
+    const char *argv[] = { "redis-server",
+                           "--port",
+                           port,
+                           "--unixsocket",
+                           s->path,
+                           "--save",
+                           "",
+                           "--appendonly",
+                           "no",
+                           "--dir",
+                           s->dir,
+                           "--logfile",
+                           log,
+                           "--bind",
+                           "127.0.0.1",
+                           "--requirepass",
+                           s->password != NULL ? s->password : "",
+                           NULL };
     snprintf(port, sizeof port, "%d", s->port);
     snprintf(log, sizeof log, "%s/log", s->dir);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -138,9 +153,9 @@ static inline long long redis_number(struct redis_server *s, const char *format,
     va_end(ap);
     if (reply == NULL)
         abort();
-    long long n = reply->type == REDIS_REPLY_INTEGER ? reply->integer
-        : reply->type == REDIS_REPLY_STRING          ? strtoll(reply->str, NULL, 10)
-                                                     : -999;
+    long long n = reply->type == REDIS_REPLY_INTEGER  ? reply->integer
+                  : reply->type == REDIS_REPLY_STRING ? strtoll(reply->str, NULL, 10)
+                                                      : -999;
     freeReplyObject(reply);
     return n;
 }

@@ -1,5 +1,5 @@
-/* For tests of the shared dictionary: a region of one shard, so that the order of use is exact, with
- * a clock of the test's own. */
+/* For tests of the shared dictionary: a region of one shard, so that the order of use is exact,
+ * with a clock of the test's own. */
 #ifndef TOLLGATE_SPEC_SHARED_RIG_H
 #define TOLLGATE_SPEC_SHARED_RIG_H
 

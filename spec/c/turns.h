@@ -33,12 +33,12 @@ static inline void turns_for(struct loop *l, uint64_t ms)
 }
 
 /* Waits 5 s at most for `condition`. */
-#define TURN_UNTIL(l, condition)                     \
-    do {                                             \
-        uint64_t end_ = uv_hrtime() + 5000000000ull; \
-        while (!(condition) && uv_hrtime() < end_)   \
-            uv_run(&(l)->uv, UV_RUN_ONCE);           \
-        assert_true(condition);                      \
+#define TURN_UNTIL(l, condition)                                                                   \
+    do {                                                                                           \
+        uint64_t end_ = uv_hrtime() + 5000000000ull;                                               \
+        while (!(condition) && uv_hrtime() < end_)                                                 \
+            uv_run(&(l)->uv, UV_RUN_ONCE);                                                         \
+        assert_true(condition);                                                                    \
     } while (0)
 
 #endif
