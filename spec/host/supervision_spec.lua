@@ -10,7 +10,9 @@ describe("the master", function()
     local gw = rig.start { config = { workers = 3 } }
     assert.equal(3, #gw:workers())
     for _ = 1, 20 do assert.equal("one", (rig.body(gw))) end
-    assert.matches("tollgate_requests_total 20\n", gw:admin("/metrics").body, 1, true)
+    support.wait_for(function()
+      return gw:admin("/metrics").body:find("tollgate_requests_total 20\n", 1, true)
+    end, "the sum over workers")
   end))
 
   it("replaces a worker that died within a second, and new connections are served meanwhile", async(function()
@@ -32,7 +34,9 @@ describe("the master", function()
   it("keeps the figures of a worker that died", async(function()
     local gw = rig.start {}
     for _ = 1, 5 do rig.body(gw) end
-    support.sleep(100)
+    support.wait_for(function() -- a worker tells its figures once a turn
+      return gw:admin("/metrics").body:find("tollgate_requests_total 5\n", 1, true)
+    end, "the figures")
     uv.kill(gw:workers()[1], "sigkill")
     gw:wait_log("worker 0 %(pid %d+%) was ended by signal 9")
     for _ = 1, 5 do rig.body(gw) end

@@ -133,4 +133,14 @@ function M.metric(gw, name)
   return tonumber(gw:admin("/metrics").body:match("\ntollgate_" .. name .. " (%d+)"))
 end
 
+--- Waits until a counter has a value: a worker tells its figures once a turn, so they come a moment behind what they count.
+function M.counts(gw, name, value)
+  local now
+  local ok = pcall(support.wait_for, function()
+    now = M.metric(gw, name)
+    return now == value
+  end, name)
+  if not ok then error(("%s is %s, not %s"):format(name, now, value), 2) end
+end
+
 return M
