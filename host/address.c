@@ -1,8 +1,6 @@
 /* See address.h. */
 #include "address.h"
 
-#include <arpa/inet.h>
-#include <stdio.h>
 #include <string.h>
 #include <uv.h>
 
@@ -21,19 +19,4 @@ int address_of_path(const char *path, struct address *out)
         return UV_EINVAL;
     memcpy(out->path, path, strlen(path) + 1);
     return 0;
-}
-
-const char *address_text(const struct address *a, char *out, size_t size)
-{
-    char ip[64] = "";
-    if (a->path[0] != '\0') {
-        snprintf(out, size, "unix:%s", a->path);
-    } else if (a->u.sa.sa_family == AF_INET6) {
-        uv_ip6_name(&a->u.in6, ip, sizeof ip);
-        snprintf(out, size, "[%s]:%d", ip, ntohs(a->u.in6.sin6_port));
-    } else {
-        uv_ip4_name(&a->u.in, ip, sizeof ip);
-        snprintf(out, size, "%s:%d", ip, ntohs(a->u.in.sin_port));
-    }
-    return out;
 }

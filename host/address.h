@@ -18,7 +18,5 @@ struct address {
 /* Parses "1.2.3.4", "::1" with a port, or fills a Unix path. 0, or UV_EINVAL. */
 int address_of_ip(const char *ip, int port, struct address *out);
 int address_of_path(const char *path, struct address *out);
-/* "ip:port", "[ip]:port" or "unix:path" into out; returns out. */
-const char *address_text(const struct address *a, char *out, size_t size);
 
 #endif

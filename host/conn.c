@@ -204,7 +204,7 @@ static size_t parse(struct conn *c, const char *bytes, size_t n)
         }
         if (c->head_seen && !c->begun && c->x != NULL) {
             c->begun = true;
-            c->owner->begin(c->x);
+            exchange_begin(c->x);
         }
         set_body_deadline(c);
         if (c->discarding && c->request_done && !discarded(c, total < n))

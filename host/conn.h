@@ -16,8 +16,6 @@ struct conn_owner {
     struct services *sv;
     /* The generation for the next request. */
     struct generation *(*generation)(void *self);
-    /* Starts an exchange whose head is complete: exchange_begin, or the admin's own. */
-    void (*begin)(struct exchange *x);
     void (*closed)(void *self, struct conn *c);
     void *self;
 };

@@ -78,7 +78,6 @@ struct exchange {
     const struct route *route; /* NULL until matched */
     struct client client;
     bool client_here;
-    bool quiet; /* of the admin listener: not counted, not logged */
     enum stage stage;
     enum ended ended;
     struct arena arena;

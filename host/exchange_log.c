@@ -90,7 +90,7 @@ static void put_tokens(struct buf *out, const struct exchange *x)
 void exchange_log(struct exchange *x)
 {
     struct buf *out = x->sv->access_log;
-    if (out == NULL || x->quiet)
+    if (out == NULL)
         return;
     put_time(out, x->begun_wall);
     put_text(out, "id", slice_of(x->id));

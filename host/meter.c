@@ -67,8 +67,3 @@ bool meter_policy_of_name(struct slice name, enum meter_policy *out)
     *out = slice_eq(name, SLICE("reserved")) ? METER_RESERVED : METER_SEEN;
     return *out == METER_RESERVED || slice_eq(name, SLICE("seen"));
 }
-
-const char *meter_policy_name(enum meter_policy policy)
-{
-    return policy == METER_SEEN ? "seen" : "reserved";
-}

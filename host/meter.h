@@ -61,6 +61,5 @@ struct meter_charge meter_charge(const struct meter *m, const struct llm_usage *
 const char *meter_cause_name(enum meter_cause cause);
 /* "seen" or "reserved"; false where it is neither. */
 bool meter_policy_of_name(struct slice name, enum meter_policy *out);
-const char *meter_policy_name(enum meter_policy policy);
 
 #endif

@@ -181,11 +181,6 @@ void quota_settle(struct quota *q, struct quota_grant *g, uint64_t actual)
         quota_entry_release(e);
 }
 
-uint64_t quota_grant_reserved(const struct quota_grant *g)
-{
-    return ((const struct quota_entry *)g)->reserve;
-}
-
 bool quota_idle(const struct quota *q)
 {
     return q->pins == 0 && q->dirty == NULL && q->at_once.first == NULL && q->stats.pending == 0;

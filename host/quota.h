@@ -86,7 +86,6 @@ struct quota_grant *quota_grant_unadmitted(struct quota *q, struct slice key_id,
 /* Settles at `actual` tokens; takes the grant back. It is written to Redis at the end of this turn,
  * before LOOP_FINISH. */
 void quota_settle(struct quota *q, struct quota_grant *g, uint64_t actual);
-uint64_t quota_grant_reserved(const struct quota_grant *g);
 
 /* The names of keys, as the contract has them (parts percent-encoded); for tools. */
 void quota_key_rps(struct buf *out, struct slice key_id, bool hash_tags);

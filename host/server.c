@@ -144,28 +144,6 @@ static void on_conn_closed(void *self, struct conn *c)
     check_empty(s);
 }
 
-static int bound_port(const uv_tcp_t *h)
-{
-    struct sockaddr_storage ss;
-    int n = sizeof ss;
-    uv_tcp_getsockname(h, (struct sockaddr *)&ss, &n);
-    return ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port
-                                          : ((struct sockaddr_in *)&ss)->sin_port);
-}
-
-static struct listener *listener_new(struct server *s, uint32_t limit,
-                                     void (*begin)(struct exchange *x))
-{
-    struct listener *ln = mem_zalloc(sizeof *ln);
-    ln->server = s;
-    ln->limit = limit;
-    ln->fd = -1;
-    ln->owner = (struct conn_owner){ s->sv, current_generation, begin, on_conn_closed, ln };
-    ln->next = s->listeners;
-    s->listeners = ln;
-    return ln;
-}
-
 static void open_handle(struct listener *ln)
 {
     ln->handle = mem_zalloc(sizeof *ln->handle);
@@ -173,29 +151,15 @@ static void open_handle(struct listener *ln)
     ln->handle->data = ln;
 }
 
-int server_listen(struct server *s, const char *host, int port, uint32_t limit,
-                  void (*begin)(struct exchange *x))
+struct listener *server_listener(struct server *s, int fd, uint32_t limit)
 {
-    struct address a;
-    struct listener *ln = listener_new(s, limit, begin);
-    open_handle(ln);
-    int err = address_of_ip(host, port, &a);
-    if (err == 0)
-        err = uv_tcp_bind(ln->handle, &a.u.sa, 0);
-    if (err == 0)
-        err = uv_listen((uv_stream_t *)ln->handle, BACKLOG, on_connection);
-    if (err != 0) {
-        close_handle(ln);
-        return err;
-    }
-    return bound_port(ln->handle);
-}
-
-struct listener *server_listener(struct server *s, int fd, uint32_t limit,
-                                 void (*begin)(struct exchange *x))
-{
-    struct listener *ln = listener_new(s, limit, begin);
+    struct listener *ln = mem_zalloc(sizeof *ln);
+    ln->server = s;
+    ln->limit = limit;
     ln->fd = fd;
+    ln->owner = (struct conn_owner){ s->sv, current_generation, on_conn_closed, ln };
+    ln->next = s->listeners;
+    s->listeners = ln;
     return ln;
 }
 

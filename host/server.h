@@ -10,14 +10,10 @@ struct listener;
 /* `generation` gives the current one for each new request. */
 struct server *server_new(struct services *sv, struct generation *(*generation)(void *arg),
                           void *arg);
-/* Listens on host:port (port 0: a free one); requests start with `begin`. Returns the port, or a
- * negative UV_E*. At most `limit` connections at a time; further ones wait to be accepted. */
-int server_listen(struct server *s, const char *host, int port, uint32_t limit,
-                  void (*begin)(struct exchange *x));
-/* One over a descriptor that is bound and outlives the server; it accepts between start and stop. A
- * socket may be accepted on by several processes. */
-struct listener *server_listener(struct server *s, int fd, uint32_t limit,
-                                 void (*begin)(struct exchange *x));
+/* A listener over a descriptor that is bound and outlives the server. At most `limit` connections
+ * at a time; further ones wait to be accepted. It accepts between
+ * start and stop. A socket may be accepted on by several processes. */
+struct listener *server_listener(struct server *s, int fd, uint32_t limit);
 int server_accept_start(struct listener *ln);
 void server_accept_stop(struct listener *ln);
 /* Stops listening; idle connections end, busy ones behind their answer. on_empty is called once,
