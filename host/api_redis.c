@@ -32,5 +32,6 @@ void api_open_redis(lua_State *L)
     api_redis_open_script(L);
     api_redis_open_conn(L);
     api_redis_open_subscribe(L);
+    api_redis_open_key(L);
     lua_setfield(L, -2, "redis");
 }

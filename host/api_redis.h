@@ -90,5 +90,6 @@ int api_redis_pipeline(lua_State *L, int first, const char *what, struct redis_c
 void api_redis_open_script(lua_State *L);
 void api_redis_open_conn(lua_State *L);
 void api_redis_open_subscribe(lua_State *L);
+void api_redis_open_key(lua_State *L);
 
 #endif

@@ -152,7 +152,6 @@ struct quota_key *quota_key_get(struct quota *q, struct slice id);
 void quota_key_put(struct quota *q, struct quota_key *k);
 void quota_key_dirty(struct quota *q, struct quota_key *k);
 void quota_keys_free(struct quota *q);
-void quota_encode(struct buf *out, struct slice part);
 /* The name of a member's reservation. */
 void quota_name_reserved(struct buf *out, const struct quota_key *k, struct slice member);
 

@@ -6,34 +6,14 @@
 #include <stdio.h>
 
 #include "mem.h"
+#include "redis_key.h"
 
 /* --- names --- */
-
-void quota_encode(struct buf *out, struct slice part)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    char *to = buf_reserve(out, part.n * 3);
-    for (size_t i = 0; i < part.n; i++) {
-        unsigned char c = (unsigned char)part.p[i];
-        if (c > 0x20 && c != 0x7F && c != ':' && c != '%' && c != '{' && c != '}') {
-            *to++ = (char)c;
-            continue;
-        }
-        *to++ = '%';
-        *to++ = digits[c >> 4];
-        *to++ = digits[c & 15];
-    }
-    out->n = (size_t)(to - out->p);
-}
 
 static void put_key_id(struct buf *out, const char *prefix, struct slice id, bool hash_tags)
 {
     buf_add_text(out, prefix);
-    if (hash_tags)
-        buf_add_text(out, "{");
-    quota_encode(out, id);
-    if (hash_tags)
-        buf_add_text(out, "}");
+    redis_key_add_tag(out, id, hash_tags);
 }
 
 void quota_key_rps(struct buf *out, struct slice key_id, bool hash_tags)
@@ -62,7 +42,7 @@ void quota_name_reserved(struct buf *out, const struct quota_key *k, struct slic
         member.p += k->tag.n;
         member.n -= k->tag.n;
     }
-    quota_encode(out, member);
+    redis_key_add(out, member);
 }
 
 /* --- the table --- */

@@ -17,9 +17,7 @@ local TIMEOUT = 3        -- seconds
 
 -- Names in Redis; see scripts/README.md.
 
-local function encoded(part)
-  return (part:gsub("[%z\1-\32\127:%%{}]", function(c) return ("%%%02X"):format(c:byte()) end))
-end
+local encoded = tg.redis.encode
 
 local function namer(hash_tags)
   local function tag(id) return hash_tags and "{" .. encoded(id) .. "}" or encoded(id) end
