@@ -86,22 +86,38 @@ static struct header *get_headers(struct generation *g, const char *name, uint32
 
 /* --- settings --- */
 
-static void read_listen(struct generation *g, struct settings *s)
+/* The entry is on top of the stack. */
+static int read_address(struct generation *g, struct listen_address *a, struct buf *faults)
 {
+    *a = (struct listen_address){ get_text(g, "host"), (int)get_number(g, "port") };
+    if (!get_bool(g, "tls"))
+        return 0;
+    enter(g, "tls");
+    buf_printf(faults, "%s: is not supported yet\n", get_text(g, "path"));
+    leave(g);
+    return -1;
+}
+
+static int read_listen(struct generation *g, struct settings *s, struct buf *faults)
+{
+    int err = 0;
     s->nlisten = enter(g, "listen");
     s->listen = arena_alloc(&g->arena, (s->nlisten + 1) * sizeof *s->listen);
     for (uint32_t i = 0; i < s->nlisten; i++) {
         lua_rawgeti(g->L, -1, (int)i + 1);
-        s->listen[i] = (struct listen_address){ get_text(g, "host"), (int)get_number(g, "port") };
+        if (read_address(g, &s->listen[i], faults) != 0)
+            err = -1;
         lua_pop(g->L, 1);
     }
     leave(g);
     s->has_admin = get_bool(g, "admin");
     if (s->has_admin) {
         enter(g, "admin");
-        s->admin = (struct listen_address){ get_text(g, "host"), (int)get_number(g, "port") };
+        if (read_address(g, &s->admin, faults) != 0)
+            err = -1;
         leave(g);
     }
+    return err;
 }
 
 static void read_redis(struct generation *g, struct settings *s)
@@ -158,11 +174,11 @@ static void read_supervision(struct generation *g, struct settings *s)
     leave(g);
 }
 
-static void read_settings(struct generation *g)
+static int read_settings(struct generation *g, struct buf *faults)
 {
     struct settings *s = &g->settings;
     read_supervision(g, s);
-    read_listen(g, s);
+    int err = read_listen(g, s, faults);
     read_redis(g, s);
     read_limits(g, s);
     s->data_dir = get_text(g, "data_dir");
@@ -175,6 +191,7 @@ static void read_settings(struct generation *g)
     s->log_level = get_text(g, "level");
     s->access_log = get_bool(g, "access");
     leave(g);
+    return err;
 }
 
 /* --- routes --- */
@@ -314,9 +331,8 @@ static int read_route(struct generation *g, struct route *r, bool check_only, st
 
 int generation_read(struct generation *g, bool check_only, struct buf *faults)
 {
-    int err = 0;
     lua_getfield(g->L, LUA_REGISTRYINDEX, "tollgate.config");
-    read_settings(g);
+    int err = read_settings(g, faults);
     g->table = routes_new();
     uint32_t n = enter(g, "routes");
     g->routes = arena_zalloc(&g->arena, (n + 1) * sizeof *g->routes);

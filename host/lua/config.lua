@@ -10,7 +10,7 @@ local fields = require "tollgate.config_schema"
 local routes = require "tollgate.config_routes"
 local plugins = require "tollgate.config_plugins"
 local policy = require "tollgate.config_policy"
-local values = require "tollgate.config_values"
+local listen = require "tollgate.config_listen"
 
 local M = {}
 
@@ -66,12 +66,6 @@ local function masked_faults(secrets, faults)
   return faults
 end
 
-local function addresses(listen)
-  local list = {}
-  for i, text in ipairs(type(listen) == "table" and listen or { listen }) do list[i] = values.address(text) end
-  return list
-end
-
 -- Addresses that would be bound twice; port 0 never is.
 local function check_addresses(config)
   local faults, seen = {}, {}
@@ -100,7 +94,7 @@ local function normalise(config, path, dir)
   local upstream = config.upstream
   local out = {
     file = path, dir = dir,
-    listen = addresses(config.listen), admin = config.admin and values.address(config.admin),
+    listen = listen.addresses(config.listen), admin = config.admin and listen.normalise(config.admin, "admin"),
     redis = redis_of(config.redis), data_dir = config.data_dir, run_dir = config.run_dir,
     plugin_path = config.plugin_path, log = config.log, via = config.via, limits = config.limits,
     shared = config.shared, routing = config.routing,

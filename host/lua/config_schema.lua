@@ -1,5 +1,6 @@
 -- What gateway.lua may hold. Times are in seconds and sizes in bytes here; `config` makes milliseconds of the former.
 
+local listen = require "tollgate.config_listen"
 local values = require "tollgate.config_values"
 local routes = require "tollgate.config_routes"
 
@@ -35,7 +36,6 @@ local function one_or_more(field, extra)
   return extra
 end
 
-local address = { type = "string", min = 1, check = by(values.address) }
 local path = { type = "string", min = 1, check = by(values.route_path) }
 local host = { type = "string", min = 1, check = by(values.route_host) }
 
@@ -127,8 +127,7 @@ local route = {
 }
 
 return {
-  listen = one_or_more(address, { default = "127.0.0.1:8080", doc = '"host:port" or a list; port 0: any free one' }),
-  admin = { alternatives = { address, is_false() }, default = "127.0.0.1:8081", doc = "health checks; false: none" },
+  listen = listen.listen, admin = listen.admin,
   redis = { alternatives = { redis_url(), { type = "table", fields = redis } },
     doc = "absent: a private redis-server is started and supervised" },
   data_dir = { type = "path", default = "data", doc = "what outlives the gateway" },
@@ -146,6 +145,8 @@ return {
     connect = seconds(5, "to a target, its name and a wait for a free connection included"),
     first_byte = seconds(300, "from the request sent to the head of the answer"),
     idle = seconds(300, "between two pieces of an answer"),
+    handshake = seconds(10, "a client's TLS handshake"),
+    ticket_keys = seconds(DAY / 2, "how long a key makes session tickets; it is good for as long again to take them"),
     keepalive = seconds(75, "between two requests of one client connection"),
     write = seconds(60, "a client that takes nothing"),
     drain = seconds(30, "for requests under way at shutdown"),

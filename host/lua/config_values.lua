@@ -203,6 +203,19 @@ function M.route_host(text)
   return (star or "") .. host
 end
 
+--- A name that a client may ask for by SNI (RFC 6066, section 3): a host name, or "*.suffix".
+-- @tparam string text
+-- @treturn string|nil in lower case
+-- @treturn string|nil what is wrong
+function M.server_name(text)
+  local name = text:lower()
+  local rest = name:match("^%*%.(.+)$") or name
+  if not rest:find("^[%w_.-]+$") or rest:find("^%.") or rest:find("%.$") or rest:find("..", 1, true) or is_ipv4(rest) then
+    return nil, 'must be a host name, or "*.suffix"'
+  end
+  return name
+end
+
 --- Whether a target may set or remove a header field of this name.
 -- @tparam string name
 -- @treturn string|nil what is wrong

@@ -2,8 +2,9 @@
 --
 -- A schema is a table of fields by name. A field names its type: string (min, max, pattern, hint), path, number and
 -- integer (min, max, exclusive_min), boolean, duration (seconds), size (bytes, or "64k"), list (of, min, max),
--- map (keys, values), table (fields), any; or it lists `alternatives`. Every field may have required, default, doc,
--- secret, one_of and check(value, path), which returns nil, a message, or a list of { path, message }.
+-- map (keys, values), table (fields; first: the field that an item without a name stands for), any; or it lists
+-- `alternatives`. Every field may have required, default, doc, secret, one_of and check(value, path), which returns nil,
+-- a message, or a list of { path, message }.
 -- A table whose own fields have defaults needs `default = {}` for them to be filled in where it is left out.
 --
 -- All faults of a value are found at once, the value is never changed, and the result shares nothing with it.

@@ -24,7 +24,7 @@ local OWN = {
   size = { min = "number", max = "number" },
   list = { of = "table", min = "number", max = "number" },
   map = { keys = "string", values = "table", hint = "string" },
-  table = { fields = "table" },
+  table = { fields = "table", first = "string" },
   any = {},
 }
 local ALTERNATIVES = {
@@ -67,6 +67,9 @@ local function check_rules(faults, field, path)
     add(faults, path, ("min %s is above max %s"):format(text.number(field.min), text.number(field.max)))
   end
   if field.one_of and #field.one_of == 0 then add(faults, text.join(path, "one_of"), "must be a list of values") end
+  if field.first and type(field.fields) == "table" and field.fields[field.first] == nil then
+    add(faults, text.join(path, "first"), "names none of its fields")
+  end
   if field.secret ~= nil and type(field.secret) ~= "boolean" and type(field.secret) ~= "function" then
     add(faults, text.join(path, "secret"), "must be true, or a function from the value to what is printed")
   end

@@ -156,9 +156,24 @@ kinds.map = {
   end,
 }
 
+-- A table whose item 1, which has no name, stands for the field `first`.
+local function with_first(run, first, value, path)
+  if value[1] == nil then return value end
+  if value[first] ~= nil then
+    fault(run, text.join(path, first), "is there twice: by name, and as the item without a name")
+  end
+  local named = {}
+  for key, item in pairs(value) do named[key] = item end
+  named[first], named[1] = value[1], nil
+  return named
+end
+
 kinds.table = {
   wanted = "a table", lua = { table = true },
-  walk = function(run, field, value, path) return M.fields(run, field.fields, value, path) end,
+  walk = function(run, field, value, path)
+    if field.first then value = with_first(run, field.first, value, path) end
+    return M.fields(run, field.fields, value, path)
+  end,
 }
 
 local function copy(run, value, path, depth)
@@ -185,7 +200,15 @@ kinds.any = {
   walk = function(run, _, value, path) return copy(run, value, path, 0) end,
 }
 
---- Whether a value may be meant for a field, judged by its Lua type (a table with an item 1 is a list).
+local function has_names(value)
+  for key in pairs(value) do
+    if type(key) ~= "number" then return true end
+  end
+  return false
+end
+
+--- Whether a value may be meant for a field, judged by its Lua type (a table with an item 1 is a list, unless the field
+-- has a `first` and the table names too).
 -- @tparam table field
 -- @param value
 -- @treturn boolean
@@ -197,6 +220,7 @@ function M.fits(field, value)
     return false
   end
   if not kinds[field.type].lua[type(value)] then return false end
+  if type(value) == "table" and field.first then return has_names(value) and value[2] == nil end
   if type(value) ~= "table" or field.type == "any" or next(value) == nil then return true end
   return (value[1] ~= nil) == (field.type == "list")
 end

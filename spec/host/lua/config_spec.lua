@@ -155,7 +155,7 @@ describe("keys of the gateway", function()
     assert.same({}, out.plugin_path)
     assert.same({ level = "info", access = true }, out.log)
     assert.same({ head = 30000, body = 60000, connect = 5000, first_byte = 300000, idle = 300000, keepalive = 75000,
-      write = 60000, drain = 30000 }, out.timeouts)
+      handshake = 10000, ticket_keys = 43200000, write = 60000, drain = 30000 }, out.timeouts)
     assert.same({ head = 16384, url = 8192, fields = 100, body = 10485760, connections = 10000, pipelined = 65536 },
       out.limits)
     assert.same({ keepalive = 64, keepalive_timeout = 60000, connections = 1024 }, out.upstream)
@@ -180,11 +180,64 @@ describe("keys of the gateway", function()
       ['"example.com:80"'] = "listen: the host must be an IP address or localhost",
       ['{ "127.0.0.1:80", "x" }'] = 'listen[2]: must be "host:port", IPv6 as "[::1]:8080"',
       ["{}"] = "listen: must have at least 1 item",
-      ["8080"] = "listen: must be a string or a list, got a number",
+      ["8080"] = "listen: must be a string or a table or a list, got a number",
     } do
       assert.same({ fault }, top_faults("listen = " .. written))
     end
     assert.same({ "admin: must be false" }, top_faults "admin = true")
+  end)
+
+  it("take TLS beside an address", function()
+    local out = loaded(with_top [[admin = { "127.0.0.1:1", tls = { cert = "a.crt", key = "/abs" } },
+      listen = { "0.0.0.0:8080", { "0.0.0.0:8443", tls = {
+        certificates = { { cert = "b.crt", key = "b.key" }, { cert = "c.crt", key = "c.key", names = { "*.C.test", "c.test" } } },
+        min_version = "1.3", ciphers = { "TLS_AES_128_GCM_SHA256" }, client = { ca = "ca.crt" }, ticket_keys = "tickets",
+      } } }
+    ]])
+    assert.same({ host = "0.0.0.0", port = 8080 }, out.listen[1])
+    assert.same({
+      path = "listen[2].tls", min_version = "1.3", ciphers = { "TLS_AES_128_GCM_SHA256" }, tickets = true,
+      ticket_keys = "/etc/tg/tickets", client = { ca = "/etc/tg/ca.crt", required = true },
+      certificates = {
+        { cert = "/etc/tg/b.crt", key = "/etc/tg/b.key", names = {}, path = "listen[2].tls.certificates[1]" },
+        { cert = "/etc/tg/c.crt", key = "/etc/tg/c.key", names = { "*.c.test", "c.test" },
+          path = "listen[2].tls.certificates[2]" },
+      },
+    }, out.listen[2].tls)
+    assert.same({ host = "127.0.0.1", port = 1, tls = {
+      path = "admin.tls", min_version = "1.2", ciphers = {}, tickets = true,
+      certificates = { { cert = "/etc/tg/a.crt", key = "/abs", names = {}, path = "admin.tls" } },
+    } }, out.admin)
+    local one = loaded(with_top [[listen = { "1.2.3.4:5", tls = { cert = "a", key = "b",
+      client = { ca = "c", required = false } } }]])
+    assert.equal("listen.tls", one.listen[1].tls.path)
+    assert.is_false(one.listen[1].tls.client.required)
+  end)
+
+  it("refuse TLS that is not whole, with the path of the key", function()
+    for written, fault in pairs {
+      ['{ "1.1.1.1:1", tls = {} }'] = "listen.tls.cert: is required, or certificates, a list",
+      ['{ "1.1.1.1:1", tls = { cert = "a" } }'] = "listen.tls.key: is required",
+      ['{ { "1.1.1.1:1", tls = { cert = "a", key = "b", certificates = { { cert = "a", key = "b" } } } } }'] =
+        { "listen[1].tls.cert: stands beside certificates: put it in there",
+          "listen[1].tls.key: stands beside certificates: put it in there" },
+      ['{ "1.1.1.1:1", tls = { certificates = { { cert = "a" } } } }'] = "listen.tls.certificates[1].key: is required",
+      ['{ "1.1.1.1:1", tls = { certificates = { { cert = "a", key = "b", names = { "1.2.3.4" } } } } }'] =
+        'listen.tls.certificates[1].names[1]: must be a host name, or "*.suffix"',
+      ['{ "1.1.1.1:1", tls = { cert = "a", key = "b", min_version = "1.1" } }'] =
+        'listen.tls.min_version: must be one of "1.2", "1.3", got "1.1" (did you mean "1.2"?)',
+      ['{ "1.1.1.1:1", tls = { cert = "a", key = "b", ciphers = { "HIGH:!aNULL" } } }'] =
+        "listen.tls.ciphers[1]: must be the name of one cipher suite",
+      ['{ "1.1.1.1:1", tls = { cert = "a", key = "b", tickets = false, ticket_keys = "t" } }'] =
+        "listen.tls.ticket_keys: has no use where tickets = false",
+      ['{ "1.1.1.1:1", tls = { cert = "a", key = "b", client = {} } }'] = "listen.tls.client.ca: is required",
+      ['{ "1.1.1.1:1", tsl = {} }'] = "listen.tsl: unknown key (did you mean tls?)",
+      ['{ "1.1.1.1:1", "1.1.1.1:2", tls = {} }'] = "listen: must be a list, but has the key \"tls\"",
+      ['{ { "x", tls = { cert = "a", key = "b" } } }'] = 'listen[1].address: must be "host:port", IPv6 as "[::1]:8080"',
+      ['{ "1.1.1.1:1", address = "1.1.1.1:1" }'] = "listen.address: is there twice: by name, and as the item without a name",
+    } do
+      assert.same(type(fault) == "table" and fault or { fault }, top_faults("listen = " .. written))
+    end
   end)
 
   it("refuse one address twice, port 0 excepted", function()
@@ -273,7 +326,7 @@ describe("keys of a route", function()
       name = "r", paths = { { path = "/x", kind = "exact" } }, hosts = {}, methods = {}, headers = {}, targets = {},
       strip_prefix = false, api = "none", half_close = "cancel", retry_stale = true, chain = {},
       timeouts = { head = 30000, body = 60000, connect = 5000, first_byte = 300000, idle = 7000, keepalive = 75000,
-        write = 60000, drain = 30000 },
+        handshake = 10000, ticket_keys = 43200000, write = 60000, drain = 30000 },
       limits = { head = 16384, url = 8192, fields = 100, body = 1024, connections = 10000, pipelined = 65536 },
     }, route)
   end)

@@ -171,6 +171,23 @@ describe("schema.validate", function()
     end)
   end)
 
+  describe("a table with a first field", function()
+    local entry = { type = "table", first = "a", fields = { a = { type = "string", required = true }, n = { type = "number" } } }
+    local fields = { x = { alternatives = { { type = "string" }, entry, { type = "list", of = { type = "string" } } } } }
+
+    it("takes it with and without its name, and leaves lists alone", function()
+      assert.same({ x = { a = "v", n = 1 } }, schema.validate(fields, { x = { "v", n = 1 } }))
+      assert.same({ x = { a = "v" } }, schema.validate(fields, { x = { a = "v" } }))
+      assert.same({ x = { "v" } }, schema.validate(fields, { x = { "v" } }))
+      assert.same({ x = {} }, schema.validate(fields, { x = {} }))
+    end)
+
+    it("must name a field that there is", function()
+      local _, faults = schema.check { x = { type = "table", first = "b", fields = { a = { type = "string" } } } }
+      assert.same({ "x.first: names none of its fields" }, { schema.format(faults[1]) })
+    end)
+  end)
+
   describe("tables", function()
     local fields = {
       name = { type = "string", required = true },
