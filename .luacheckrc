@@ -9,7 +9,10 @@ files["spec"] = { std = "luajit+busted" }
 -- A configuration sees these two functions and nothing else of the host.
 files["**/gateway.lua"] = { read_globals = { "env", "file" } }
 files["spec/support/gateway.lua"] = { std = "luajit" }
-files["scripts/redis"] = { std = "lua51", read_globals = { "redis", "cjson", "cmsgpack", "struct", "bit", "KEYS", "ARGV" } }
+local redis_script = { std = "lua51", read_globals = { "redis", "cjson", "cmsgpack", "struct", "bit", "KEYS", "ARGV" } }
+files["scripts/redis"] = redis_script
+files["plugins/webhook/invalidate.lua"] = redis_script
+files["plugins/ratelimit/count.lua"] = redis_script
 -- The runtime replaces these for the code that it runs.
 files["host/lua/exec.lua"] = { globals = { "os" } }
 files["host/lua/runtime.lua"] = { globals = { "coroutine" } }

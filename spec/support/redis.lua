@@ -103,6 +103,14 @@ function Redis:dump(options)
   return all
 end
 
+--- Subscribes a connection of its own to a channel; returns a function that waits for the next message's text.
+function Redis:listen(channel)
+  local conn = assert(stream.dial(self.socket, M.limit_ms))
+  assert(conn:send(resp.command("SUBSCRIBE", channel)))
+  read_reply(conn)
+  return function() return read_reply(conn)[3] end
+end
+
 --- Stops the server's process (it keeps its connections and answers nothing) until resume().
 function Redis:pause()
   uv.kill(self.pid, "sigstop")
