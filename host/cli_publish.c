@@ -145,7 +145,7 @@ static int open_redis(struct publish *p, const struct generation *checked)
 {
     struct rds_config c;
     const char *why = NULL, *wrong = cli_redis_config(checked, &c);
-    if (wrong == NULL && (p->sv.resolve = resolve_new(&p->loop, &why)) == NULL)
+    if (wrong == NULL && (p->sv.resolve = cli_redis_resolve(&p->loop, checked, &why)) == NULL)
         wrong = why;
     if (wrong != NULL) {
         fprintf(stderr, "tollgate publish: %s\n", wrong);

@@ -17,3 +17,12 @@ const char *cli_redis_config(const struct generation *g, struct rds_config *c)
     }
     return rds_config_parse(slice_of(text), c);
 }
+
+struct resolve *cli_redis_resolve(struct loop *l, const struct generation *g, const char **why)
+{
+    struct resolve *r = resolve_new(l, why);
+    if (r == NULL || resolve_set_options(r, &g->settings.resolver, why) == 0)
+        return r;
+    resolve_free(r);
+    return NULL;
+}

@@ -76,7 +76,7 @@ static int open_redis(struct usage *u)
 {
     struct rds_config c;
     const char *why = NULL, *wrong = cli_redis_config(u->gen, &c);
-    if (wrong == NULL && (u->sv.resolve = resolve_new(&u->loop, &why)) == NULL)
+    if (wrong == NULL && (u->sv.resolve = cli_redis_resolve(&u->loop, u->gen, &why)) == NULL)
         wrong = why;
     if (wrong != NULL) {
         fprintf(stderr, "tollgate usage: %s\n", wrong);

@@ -37,6 +37,7 @@ struct settings {
     uint32_t connections;
     size_t pipelined; /* bytes */
     struct upstream_limits upstream;
+    struct resolve_options resolver;
     uint32_t workers;  /* 0: as many as cores */
     uint64_t watchdog; /* ms */
     uint32_t quarantine_after;

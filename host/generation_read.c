@@ -158,6 +158,20 @@ static void read_limits(struct generation *g, struct settings *s)
     leave(g);
 }
 
+static void read_resolver(struct generation *g, struct settings *s)
+{
+    enter(g, "resolver");
+    s->resolver = (struct resolve_options){
+        .servers = get_text(g, "servers"),
+        .ttl_min = get_number(g, "ttl_min"),
+        .ttl_max = get_number(g, "ttl_max"),
+        .stale = get_number(g, "stale"),
+        .try_ms = get_number(g, "timeout"),
+        .tries = (int)get_number(g, "tries"),
+    };
+    leave(g);
+}
+
 static void read_supervision(struct generation *g, struct settings *s)
 {
     s->workers = (uint32_t)get_number(g, "workers");
@@ -181,6 +195,7 @@ static int read_settings(struct generation *g, struct buf *faults)
     int err = read_listen(g, s, faults);
     read_redis(g, s);
     read_limits(g, s);
+    read_resolver(g, s);
     s->data_dir = get_text(g, "data_dir");
     s->run_dir = get_text(g, "run_dir");
     s->via = get_text(g, "via");
@@ -239,7 +254,7 @@ static void read_paths(struct generation *g, const struct route *r)
 /* Adds one plugin's phases; the chain's entry is on top of the stack. */
 static void read_hooks(struct generation *g, struct route *r, unsigned place)
 {
-    static const char *const phases[PHASES] = { "access", "response", "body", "finish", "log" };
+    static const char *const phases[PHASES] = { "access", "response", "body", "log" };
     lua_State *L = g->L;
     struct hook h = { .plugin = get_text(g, "name"),
                       .skip_on_error = get_bool(g, "skip_on_error") };

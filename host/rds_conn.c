@@ -73,7 +73,7 @@ enum rds_state rds_state(const struct rds *r)
 
 void rds_disconnect(struct rds *r)
 {
-    rds_forget_lookup(r);
+    rds_forget_dial(r);
     if (r->stream != NULL)
         stream_close(r->stream);
     if (r->reader != NULL)
@@ -127,8 +127,7 @@ void rds_on_clock(struct timer *t)
     else if (r->phase == PHASE_READY)
         rds_drop(r, "no reply for too long");
     else
-        rds_drop(r, r->phase == PHASE_HANDSHAKE ? "no answer to the greeting"
-                                                : "connecting timed out");
+        rds_drop(r, "no answer to the greeting");
 }
 
 /* --- handshake --- */
@@ -267,13 +266,8 @@ static redisReader *reader_new(struct rds *r)
     return reader;
 }
 
-void rds_on_connect(void *arg, int err)
+void rds_on_connect(struct rds *r)
 {
-    struct rds *r = arg;
-    if (err != 0) {
-        rds_drop(r, "connecting: %s", uv_strerror(err));
-        return;
-    }
     r->phase = PHASE_HANDSHAKE;
     r->reader = reader_new(r);
     stream_start(r->stream, &events, r);

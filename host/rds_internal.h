@@ -14,14 +14,7 @@ enum {
     RDS_PRELOADS = 32
 };
 
-enum rds_phase {
-    PHASE_IDLE,
-    PHASE_RESOLVE,
-    PHASE_DIAL,
-    PHASE_HANDSHAKE,
-    PHASE_READY,
-    PHASE_BACKOFF
-};
+enum rds_phase { PHASE_IDLE, PHASE_DIAL, PHASE_HANDSHAKE, PHASE_READY, PHASE_BACKOFF };
 
 struct rds_cmd {
     struct rds_cmd *next;
@@ -49,7 +42,8 @@ struct rds {
     struct rds_config config;
     enum rds_phase phase;
     struct stream *stream;
-    struct resolve_wait *lookup;
+    struct dial *dial;
+    uint64_t dial_until; /* the greeting included */
     redisReader *reader;
     redisReplyObjectFunctions reader_fn;
     struct buf out;
@@ -107,11 +101,11 @@ void rds_send_waiting(struct rds *r);
 
 /* rds_dial.c */
 void rds_dial(struct rds *r);
-void rds_forget_lookup(struct rds *r);
+void rds_forget_dial(struct rds *r);
 
 /* rds_conn.c */
-/* The stream to Redis is there, or err says why not. */
-void rds_on_connect(void *arg, int err);
+/* r->stream is there. */
+void rds_on_connect(struct rds *r);
 /* Drops the connection and tries again after the backoff. */
 void rds_drop(struct rds *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void rds_disconnect(struct rds *r);

@@ -2,7 +2,10 @@
  * load falls. */
 #include "upstream.h"
 
+#include <strings.h>
+
 #include "container.h"
+#include "dial.h"
 #include "mem.h"
 
 struct origin {
@@ -11,6 +14,8 @@ struct origin {
     uint32_t refs, open, idle; /* open: on loan, idle or being dialed */
     struct upstream_conn *idle_list;
     struct upstream_wait *first, **last; /* who waits for the limit, in order */
+    struct resolve_hold *name;           /* held while there are connections */
+    uint32_t epoch;                      /* counts how often the name has lost addresses */
     int port;
     char path[108];
     char host[];
@@ -21,8 +26,7 @@ struct upstream_wait {
     struct origin *origin;
     struct timer deadline;
     struct deferred later;
-    struct resolve_wait *lookup;
-    struct stream *dialing;
+    struct dial *dial;
     bool counted; /* in origin->open */
     bool fresh;
     int err;
@@ -39,6 +43,7 @@ struct upstream {
 };
 
 static void serve_queue(struct origin *o);
+static void on_gone(void *arg, const char *host);
 
 static bool at_limit(const struct origin *o)
 {
@@ -54,6 +59,7 @@ struct upstream *upstream_new(struct loop *l, struct resolve *r,
     u->loop = l;
     u->resolve = r;
     u->limits = *limits;
+    resolve_watch(r, on_gone, u);
     return u;
 }
 
@@ -64,6 +70,7 @@ void upstream_set_limits(struct upstream *u, const struct upstream_limits *limit
 
 void upstream_free(struct upstream *u)
 {
+    resolve_watch(u->resolve, NULL, NULL);
     while (u->origins != NULL) {
         struct origin *o = u->origins;
         o->refs++; /* so that the last drop does not free it */
@@ -123,6 +130,21 @@ void origin_release(struct origin *o)
     origin_free_unused(o);
 }
 
+/* The name is asked for again at the end of its TTL only while somebody is connected. */
+static void origin_opened(struct origin *o)
+{
+    if (o->open++ == 0 && o->path[0] == '\0')
+        o->name = resolve_hold(o->u->resolve, o->host);
+}
+
+static void origin_closed(struct origin *o)
+{
+    if (--o->open > 0)
+        return;
+    resolve_unhold(o->name);
+    o->name = NULL;
+}
+
 /* --- idle connections --- */
 
 static void conn_unlink(struct upstream_conn *c)
@@ -154,11 +176,13 @@ static void on_expiry(struct timer *t)
     upstream_drop(CONTAINER(t, struct upstream_conn, expiry));
 }
 
-static struct upstream_conn *conn_new(struct origin *o, struct stream *s)
+static struct upstream_conn *conn_new(struct origin *o, struct stream *s, const struct address *to)
 {
     struct upstream_conn *c = mem_zalloc(sizeof *c);
     c->origin = o;
     c->stream = s;
+    c->ip = ip_of_sockaddr(&to->u.sa);
+    c->epoch = o->epoch;
     c->uses = 1;
     c->expiry.cb = on_expiry;
     return c;
@@ -189,16 +213,52 @@ void upstream_drop(struct upstream_conn *c)
     if (c->link != NULL)
         conn_unlink(c);
     conn_free(c);
-    o->open--;
+    origin_closed(o);
     serve_queue(o);
     origin_free_unused(o);
+}
+
+/* The name does not have this connection's address any more. */
+static bool has_left(struct upstream_conn *c)
+{
+    struct origin *o = c->origin;
+    if (c->epoch == o->epoch || c->ip.size == 0)
+        return false;
+    c->epoch = o->epoch;
+    return !resolve_has(o->name, &c->ip);
+}
+
+static void let_go(struct origin *o)
+{
+    o->refs++; /* it stays until we are through */
+    for (struct upstream_conn *c = o->idle_list, *next; c != NULL; c = next) {
+        next = c->next;
+        if (has_left(c))
+            upstream_drop(c);
+    }
+}
+
+/* Those that are idle are let go now, those on loan when they come back. */
+static void on_gone(void *arg, const char *host)
+{
+    struct upstream *u = arg;
+    for (struct origin *o = u->origins, *next; o != NULL; o = next) {
+        if (o->path[0] == '\0' && strcasecmp(o->host, host) == 0) {
+            o->epoch++;
+            let_go(o);
+            next = o->next;
+            origin_release(o);
+        } else {
+            next = o->next;
+        }
+    }
 }
 
 void upstream_put(struct upstream_conn *c, uint64_t keep_ms)
 {
     struct origin *o = c->origin;
     struct upstream *u = o->u;
-    if (o->idle >= u->limits.idle || o->refs == 0) {
+    if (o->idle >= u->limits.idle || o->refs == 0 || has_left(c)) {
         upstream_drop(c);
         return;
     }
@@ -228,10 +288,8 @@ static void wait_free(struct upstream_wait *w)
         else
             w->origin->last = w->link;
     }
-    if (w->lookup != NULL)
-        resolve_cancel(w->lookup);
-    if (w->dialing != NULL)
-        stream_close(w->dialing);
+    if (w->dial != NULL)
+        dial_cancel(w->dial);
     timer_deinit(l, &w->deadline);
     loop_undefer(l, &w->later);
     mem_free(w);
@@ -243,7 +301,7 @@ static void wait_end(struct upstream_wait *w, struct upstream_conn *c, int err)
     void (*cb)(void *, struct upstream_conn *, int) = w->cb;
     void *arg = w->arg;
     if (c == NULL && w->counted)
-        o->open--;
+        origin_closed(o);
     wait_free(w);
     if (c == NULL)
         serve_queue(o);
@@ -252,15 +310,11 @@ static void wait_end(struct upstream_wait *w, struct upstream_conn *c, int err)
     origin_release(o);
 }
 
-static void on_connect(void *arg, int err)
+static void on_dialed(void *arg, struct stream *s, const struct address *a, int err)
 {
     struct upstream_wait *w = arg;
-    struct upstream_conn *c = NULL;
-    if (err == 0) {
-        c = conn_new(w->origin, w->dialing);
-        w->dialing = NULL;
-    }
-    wait_end(w, c, err);
+    w->dial = NULL;
+    wait_end(w, err == 0 ? conn_new(w->origin, s, a) : NULL, err);
 }
 
 static uint64_t time_left(const struct upstream_wait *w)
@@ -269,36 +323,14 @@ static uint64_t time_left(const struct upstream_wait *w)
     return w->until > now ? w->until - now : 1;
 }
 
-static void dial(struct upstream_wait *w, const struct address *to)
-{
-    timer_stop(&w->deadline); /* the stream keeps the rest of it */
-    w->dialing = stream_dial(w->origin->u->loop, to, time_left(w), on_connect, w);
-}
-
-static void on_address(void *arg, const struct address *address, int err)
-{
-    struct upstream_wait *w = arg;
-    w->lookup = NULL;
-    if (err != 0)
-        wait_end(w, NULL, err);
-    else
-        dial(w, address);
-}
-
 static void wait_begin(struct upstream_wait *w)
 {
     struct origin *o = w->origin;
-    struct address a;
-    o->open++;
+    struct dial_to to = { .host = o->host, .port = o->port, .path = o->path };
+    origin_opened(o);
     w->counted = true;
-    if (o->path[0] != '\0') {
-        address_of_path(o->path, &a);
-        dial(w, &a);
-    } else if (resolve_now(o->u->resolve, o->host, o->port, &a)) {
-        dial(w, &a);
-    } else {
-        w->lookup = resolve_lookup(o->u->resolve, o->host, o->port, on_address, w);
-    }
+    timer_stop(&w->deadline); /* the dial keeps the rest of it */
+    w->dial = dial_start(o->u->loop, o->u->resolve, &to, time_left(w), on_dialed, w);
 }
 
 /* Whoever waits gets an idle connection, or dials where the limit leaves room. */
@@ -316,7 +348,7 @@ static void serve_queue(struct origin *o)
             struct upstream_conn *c = o->idle_list;
             conn_unlink(c);
             conn_free(c);
-            o->open--;
+            origin_closed(o);
         }
         if (o->idle_list != NULL && !w->fresh) {
             loop_defer(o->u->loop, &w->later, LOOP_COLLECT);
@@ -380,7 +412,7 @@ void upstream_cancel(struct upstream_wait *w)
 {
     struct origin *o = w->origin;
     if (w->counted)
-        o->open--;
+        origin_closed(o);
     wait_free(w);
     serve_queue(o);
     origin_free_unused(o);

@@ -1,5 +1,6 @@
 /* Connections to origins: dialed with a deadline, kept for reuse, limited in number. One origin is
- * one address (host and port, or a Unix socket); all targets that name it share its pool.
+ * one host and port, or a Unix socket; all targets that name it share its pool. Connections to an
+ * address that the host's name does not have any more are let go.
  *
  * An idle connection stays readable: bytes or an end that nobody asked for close it, so that it is
  * never used again. */
@@ -32,6 +33,8 @@ struct upstream_conn {
     void *arg;             /* the borrower's */
     uint64_t uses;         /* exchanges begun on it, this one included */
     struct timer expiry;   /* private */
+    struct ip ip;          /* private: the peer's; none for a Unix socket */
+    uint32_t epoch;        /* private: of the origin, when ip was last known to be its own */
 };
 
 struct upstream *upstream_new(struct loop *l, struct resolve *r,

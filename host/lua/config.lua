@@ -11,6 +11,7 @@ local routes = require "tollgate.config_routes"
 local plugins = require "tollgate.config_plugins"
 local policy = require "tollgate.config_policy"
 local listen = require "tollgate.config_listen"
+local network = require "tollgate.config_network"
 
 local M = {}
 
@@ -97,7 +98,7 @@ local function normalise(config, path, dir)
     listen = listen.addresses(config.listen), admin = config.admin and listen.normalise(config.admin, "admin"),
     redis = redis_of(config.redis), data_dir = config.data_dir, run_dir = config.run_dir,
     plugin_path = config.plugin_path, log = config.log, via = config.via, limits = config.limits,
-    shared = config.shared, routing = config.routing,
+    shared = config.shared, routing = config.routing, resolver = network.resolver_of(config.resolver),
     timeouts = routes.milliseconds(config.timeouts),
     workers = config.workers, watchdog = routes.milliseconds({ config.watchdog })[1], quarantine = config.quarantine,
     reload = {

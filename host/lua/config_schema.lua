@@ -1,6 +1,7 @@
 -- What gateway.lua may hold. Times are in seconds and sizes in bytes here; `config` makes milliseconds of the former.
 
 local listen = require "tollgate.config_listen"
+local network = require "tollgate.config_network"
 local values = require "tollgate.config_values"
 local routes = require "tollgate.config_routes"
 
@@ -164,6 +165,7 @@ return {
     keepalive_timeout = seconds(60, "how long one is kept idle"),
     connections = count(1024, 0, 1000000, "for each target; 0: no limit"),
   } },
+  resolver = network.resolver,
   workers = count(nil, 1, 128, "processes that serve; default: as many as there are cores"),
   watchdog = { type = "duration", min = 0.1, max = DAY, default = 5,
     doc = "seconds that a plugin may keep a worker from turning; it is interrupted then, and killed a second later" },

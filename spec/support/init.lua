@@ -9,6 +9,7 @@
 local json = require "dkjson"
 local chat = require "spec.support.chat"
 local crypto = require "spec.support.crypto"
+local dns = require "spec.support.dns"
 local files = require "spec.support.files"
 local gateway = require "spec.support.gateway"
 local http = require "spec.support.http"
@@ -33,7 +34,7 @@ return {
   sse = sse.parse, events = sse.each,
   origin = origin.start, server = origin.server, chat_origin = chat.start, chat_handler = chat.handler,
   chat_events = chat.events, llm_origin = llm.start, llm_handler = llm.handler, llm = llm,
-  redis = redis.start, proxy = proxy.start,
-  sha256 = crypto.sha256, hmac_sha256 = crypto.hmac_sha256, gzip = crypto.gzip, gunzip = crypto.gunzip, keys = crypto.keys,
+  redis = redis.start, proxy = proxy.start, dns = dns.start,
+  sha256 = crypto.sha256, gzip = crypto.gzip, gunzip = crypto.gunzip, keys = crypto.keys,
   npm = npm,
 }

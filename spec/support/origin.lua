@@ -90,14 +90,15 @@ end
 local Origin = {}
 Origin.__index = Origin
 
---- Starts an origin on a free port (or options.port).
+--- Starts an origin on a free port (or options.port) of 127.0.0.1 (or options.host, an address).
 -- @return o: .port, .url, .requests (list), .connections (accepted so far), .open, .handler (may be replaced)
 function M.start(handler, options)
   local self = setmetatable({ handler = handler, options = options or {}, requests = {}, connections = 0, open = 0,
     conns = {} }, Origin)
-  self.listener = stream.listen(function(conn) serve(self, conn) end, self.options.port)
+  self.listener = stream.listen(function(conn) serve(self, conn) end, self.options.port, self.options.host)
   self.port = self.listener.port
-  self.url = "http://127.0.0.1:" .. self.port
+  local host = self.options.host or "127.0.0.1"
+  self.url = ("http://%s:%d"):format(host:find(":", 1, true) and "[" .. host .. "]" or host, self.port)
   loop.on_end(function() self:close() end)
   return self
 end

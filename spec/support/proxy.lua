@@ -131,12 +131,12 @@ end
 
 --- Starts a proxy.
 -- @param options to: a port or a Unix socket's path; resp = true where Redis is spoken (needed for hooks and
---   for counting commands)
+--   for counting commands); port, host: where it listens (default: a free port of 127.0.0.1)
 -- @return p: .port, .connections (so far), .frames.up / .frames.down (commands and replies seen), and methods
 function M.start(options)
   local self = setmetatable({ to = options.to, resp = options.resp, connections = 0, links = {}, hooks = {}, limits = {},
     delays = {}, holding = {}, frames = { up = 0, down = 0 } }, Proxy)
-  self.listener = stream.listen(function(client) serve(self, client) end, options.port)
+  self.listener = stream.listen(function(client) serve(self, client) end, options.port, options.host)
   self.port = self.listener.port
   loop.on_end(function() self:close() end)
   return self

@@ -195,9 +195,9 @@ end
 
 --- Listens on a free port of 127.0.0.1 (or on `port`); on_stream(stream) runs in a coroutine each.
 -- @return { port, handle, close }
-function M.listen(on_stream, port)
+function M.listen(on_stream, port, host)
   local server = uv.new_tcp()
-  assert(server:bind("127.0.0.1", port or 0))
+  assert(server:bind(host or "127.0.0.1", port or 0))
   assert(server:listen(1024, loop.callback(function(err)
     assert(not err, err)
     local client = uv.new_tcp()

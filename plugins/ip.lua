@@ -5,7 +5,7 @@
 -- |---|---|
 -- | 403 `address_not_allowed` | the address is denied, or not among those that are allowed |
 
-local cidr = require "ip.cidr"
+local cidr = require "tollgate.cidr"
 
 local networks = { type = "list", of = { type = "string", check = function(value)
   local network, message = cidr.network(value)
