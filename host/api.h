@@ -52,8 +52,10 @@ void api_json_encode(lua_State *L, int idx, struct buf *out);
 
 /* True while a timer of tg.timer.after is set or runs. */
 bool api_timers_pending(const struct generation *g);
-/* Ends a generation's timers. */
+/* Ends a generation's timers, but for those that linger. */
 void api_timers_stop(struct generation *g);
+/* Ends these too. */
+void api_timers_end(struct generation *g);
 /* Ends a generation's subscriptions. */
 void api_redis_subscriptions_stop(struct generation *g);
 /* New connections get a generation's scripts ahead, or no longer do. */

@@ -203,9 +203,11 @@ static int ctx_index(lua_State *L)
         lua_pushcfunction(L, ctx_refusal);
     } else if (strcmp(key, "target") == 0) {
         push_target(L, x);
-    } else {
+    } else if (!api_ctx_push_record(L, key)) {
         keep = false;
-        if (strcmp(key, "ended") == 0 && x->stage >= STAGE_TAIL)
+        if (strcmp(key, "reached_origin") == 0)
+            lua_pushboolean(L, x->reached_origin);
+        else if (strcmp(key, "ended") == 0 && x->stage >= STAGE_TAIL)
             lua_pushstring(L, exchange_ended_name(x->ended));
         else if (strcmp(key, "usage") == 0 && x->stage >= STAGE_TAIL)
             push_usage(L, x);

@@ -14,6 +14,8 @@
 void api_ctx_push_part(lua_State *L, int ctx_idx, const char *metatable);
 /* Keeps the value on top in the object at 1, so that it is made once; it stays on the stack. */
 void api_ctx_keep_field(lua_State *L, const char *name);
+/* Pushes one of the functions of api_record.c; false where it has none of that name. */
+bool api_ctx_push_record(lua_State *L, const char *key);
 /* nil where s.p is NULL. */
 void api_ctx_push_slice(lua_State *L, struct slice s);
 /* Pushes the json part of the request or response at 1; one result. */

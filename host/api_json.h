@@ -5,8 +5,8 @@
 #include "api.h"
 #include "json.h"
 
-/* A userdata that stands for its text: a number that a double cannot hold, or one of the
- * constants. */
+/* A userdata that stands for its text: a number that a double cannot hold, one of the constants, or
+ * any other JSON that is not looked into. */
 struct json_literal {
     size_t n;
     char text[];
@@ -16,6 +16,7 @@ struct json_literal {
 #define API_JSON_ARRAY    "tollgate.json.array"
 #define API_JSON_NUMBER   "tollgate.json.number"
 #define API_JSON_CONSTANT "tollgate.json.constant"
+#define API_JSON_RAW      "tollgate.json.raw"
 #define API_JSON_NULL     "tollgate.json.null"
 
 void api_json_literal_push(lua_State *L, struct slice text, const char *metatable);

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "api_json.h"
-#include "chars.h"
 
 enum { OBJECT = -1 };
 enum { DIGITS_SURE = 15, DIGITS_MAX = 17 }; /* that a double always, and ever, keeps */
@@ -18,7 +17,10 @@ static const double EXACT = 9007199254740992.0; /* 2^53: integers up to it */
 struct decoder {
     lua_State *L;
     const char *text;
-    int null, array;       /* places on the stack: null, and the arrays' metatable */
+    int null, array; /* places on the stack: null, and the arrays' metatable */
+    int limit;       /* containers that lie this deep stay text */
+    int within;      /* 1 + the depth of the container that is passed over; 0: none */
+    uint64_t raw_start;
     int count[JSON_DEPTH]; /* of each open array the elements so far, or OBJECT */
     const char *fault;     /* what the scanner cannot know */
     uint64_t fault_offset;
@@ -90,44 +92,6 @@ static void push_number(const struct decoder *d, const struct json_event *e)
 
 /* --- strings --- */
 
-static uint32_t hex4(const char *p)
-{
-    return char_hex(p[0]) << 12 | char_hex(p[1]) << 8 | char_hex(p[2]) << 4 | char_hex(p[3]);
-}
-
-static char *put_utf8(char *to, uint32_t c)
-{
-    static const int lead[] = { 0, 0xc0, 0xe0, 0xf0 };
-    int follow = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-    *to++ = (char)(lead[follow] | (int)(c >> 6 * follow));
-    while (follow-- > 0)
-        *to++ = (char)(0x80 | (c >> 6 * follow & 0x3f));
-    return to;
-}
-
-/* An escape of valid JSON; `p` is behind its backslash and moves on. A lone surrogate is U+FFFD,
- * as the scanner has it. */
-static char *unescape_one(char *to, const char **p, const char *end)
-{
-    static const char names[] = "bfnrt", meant[] = "\b\f\n\r\t";
-    char c = *(*p)++;
-    if (c != 'u') {
-        const char *at = strchr(names, c);
-        *to++ = at == NULL ? c : meant[at - names];
-        return to;
-    }
-    uint32_t code = hex4(*p);
-    *p += 4;
-    if (code < 0xd800 || code > 0xdfff)
-        return put_utf8(to, code);
-    bool pair = code < 0xdc00 && end - *p >= 6 && (*p)[0] == '\\' && (*p)[1] == 'u';
-    uint32_t low = pair ? hex4(*p + 2) : 0;
-    if (low < 0xdc00 || low > 0xdfff)
-        return put_utf8(to, 0xfffd);
-    *p += 6;
-    return put_utf8(to, 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00));
-}
-
 /* The scanner captures short strings; a long one is taken from the text. */
 static void push_string(const struct decoder *d, const struct json_event *e)
 {
@@ -140,18 +104,8 @@ static void push_string(const struct decoder *d, const struct json_event *e)
         lua_pushlstring(d->L, p, (size_t)e->decoded);
         return;
     }
-    char *space = lua_newuserdata(d->L, (size_t)e->decoded), *to = space;
-    while (p < end) {
-        const char *stop = memchr(p, '\\', (size_t)(end - p));
-        size_t n = (size_t)((stop == NULL ? end : stop) - p);
-        memcpy(to, p, n);
-        to += n;
-        p += n;
-        if (stop != NULL) {
-            p++;
-            to = unescape_one(to, &p, end);
-        }
-    }
+    char *space = lua_newuserdata(d->L, (size_t)e->decoded);
+    char *to = json_unescape(space, (struct slice){ p, (size_t)(end - p) }, NULL);
     lua_pushlstring(d->L, space, (size_t)(to - space));
     lua_remove(d->L, -2);
 }
@@ -172,6 +126,11 @@ static int place(struct decoder *d, int depth)
 
 static int begin_container(struct decoder *d, const struct json_event *e)
 {
+    if (e->depth >= d->limit) {
+        d->within = e->depth + 1;
+        d->raw_start = e->start;
+        return 0;
+    }
     luaL_checkstack(d->L, 8, "JSON is nested too deeply");
     lua_newtable(d->L);
     d->count[e->depth] = OBJECT;
@@ -197,9 +156,23 @@ static int begin_member(struct decoder *d, const struct json_event *e)
     return 0;
 }
 
+/* Inside a container that stays text: at its end the text is its value. */
+static int pass_over(struct decoder *d, const struct json_event *e)
+{
+    bool ends = e->type == JSON_OBJECT_END || e->type == JSON_ARRAY_END;
+    if (!ends || e->depth + 1 != d->within)
+        return 0;
+    d->within = 0;
+    struct slice text = { d->text + d->raw_start, (size_t)(e->end - d->raw_start) };
+    api_json_literal_push(d->L, text, API_JSON_RAW);
+    return place(d, e->depth);
+}
+
 static int on_event(void *arg, const struct json_event *e)
 {
     struct decoder *d = arg;
+    if (d->within > 0)
+        return pass_over(d, e);
     switch (e->type) {
     case JSON_OBJECT:
     case JSON_ARRAY: return begin_container(d, e);
@@ -216,9 +189,12 @@ static int on_event(void *arg, const struct json_event *e)
 
 /*** The value of a JSON text (RFC 8259, nested at most 128 deep). Arrays have the metatable
  * array_mt, null is tg.json.null. A number is a Lua number where that keeps all its digits;
- * else, and where it is an integer beyond 2^53, it is what tg.json.number makes.
+ * else, and where it is an integer beyond 2^53, it is what tg.json.number makes. With a depth,
+ * objects and arrays inside that many others are not looked into: they are what tg.json.raw makes
+ * of their text (depth 1: the members of the outermost).
  * @function tg.json.decode
  * @tparam string text
+ * @tparam[opt] number depth at least 1; default: no limit
  * @treturn any|nil
  * @treturn string what is wrong, "... at byte N" (the first is 1); a repeated member is a fault
  *   too */
@@ -226,10 +202,13 @@ int api_json_decode_text(lua_State *L)
 {
     size_t n;
     luaL_checktype(L, 1, LUA_TSTRING);
+    lua_Integer limit = luaL_optinteger(L, 2, JSON_DEPTH);
+    luaL_argcheck(L, limit >= 1, 2, "the depth must be at least 1");
     lua_settop(L, 1);
     lua_getfield(L, LUA_REGISTRYINDEX, API_JSON_NULL);
     luaL_getmetatable(L, API_JSON_ARRAY);
     struct decoder d = { .L = L, .text = lua_tolstring(L, 1, &n), .null = 2, .array = 3 };
+    d.limit = limit < JSON_DEPTH ? (int)limit : JSON_DEPTH;
     struct json j;
     json_init(&j, on_event, &d);
     int rc = json_feed(&j, d.text, n);

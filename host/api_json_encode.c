@@ -13,8 +13,8 @@ static const double EXACT = 9007199254740992.0; /* 2^53 */
 struct encoder {
     lua_State *L;
     struct buf text;
-    struct buf keys;             /* struct slice: names of the objects being written, each sorted */
-    int array, number, constant; /* places of the metatables on the stack */
+    struct buf keys; /* struct slice: names of the objects being written, each sorted */
+    int array, number, constant, raw; /* places of the metatables on the stack */
 };
 
 /* Where in the value we are. */
@@ -84,7 +84,8 @@ static void add_userdata(struct encoder *e, const struct place *at)
     }
     if (lua_type(L, -1) == LUA_TLIGHTUSERDATA || !lua_getmetatable(L, -1))
         refuse(e, at, "a userdata");
-    if (!lua_rawequal(L, -1, e->number) && !lua_rawequal(L, -1, e->constant))
+    if (!lua_rawequal(L, -1, e->number) && !lua_rawequal(L, -1, e->constant) &&
+        !lua_rawequal(L, -1, e->raw))
         refuse(e, at, "a userdata");
     lua_pop(L, 1);
     const struct json_literal *l = lua_touserdata(L, -1);
@@ -237,12 +238,15 @@ static struct encoder *encode(lua_State *L, int idx)
     lua_pushvalue(L, idx);
     int value = lua_gettop(L);
     struct encoder *e = lua_newuserdata(L, sizeof *e);
-    *e = (struct encoder){ .L = L, .array = value + 2, .number = value + 3, .constant = value + 4 };
+    *e = (struct encoder){
+        .L = L, .array = value + 2, .number = value + 3, .constant = value + 4, .raw = value + 5
+    };
     luaL_getmetatable(L, ENCODER);
     lua_setmetatable(L, -2);
     luaL_getmetatable(L, API_JSON_ARRAY);
     luaL_getmetatable(L, API_JSON_NUMBER);
     luaL_getmetatable(L, API_JSON_CONSTANT);
+    luaL_getmetatable(L, API_JSON_RAW);
     lua_pushvalue(L, value);
     add_value(e, &(struct place){ 0 });
     return e;
@@ -263,7 +267,7 @@ void api_json_encode(lua_State *L, int idx, struct buf *out)
  * digits as read back the same. Bytes of a string that are no UTF-8 become U+FFFD.
  * @function tg.json.encode
  * @tparam any value table, string, number, boolean, tg.json.null, tg.json.empty_array, or of
- *   tg.json.number
+ *   tg.json.number or tg.json.raw
  * @treturn string raises on all else: NaN and infinity, functions, other keys, more than 128
  *   tables deep */
 int api_json_encode_text(lua_State *L)

@@ -85,8 +85,10 @@ static int inspect(lua_State *L, struct exchange *x, const struct options *o)
         buf_deinit(&edited);
     }
     x->metered = true;
-    x->read_on_ms = o->read_on_ms;
-    x->read_on_bytes = o->read_on_bytes;
+    if (o->read_on_ms > x->read_on_ms)
+        x->read_on_ms = o->read_on_ms;
+    if (o->read_on_ms > 0 && o->read_on_bytes > x->read_on_bytes)
+        x->read_on_bytes = o->read_on_bytes;
     x->meter = meter_of(x->llm, o->llm.bytes_per_token, o->on_missing_usage);
     if (!x->llm->output_given || x->llm->hidden)
         x->sv->counters.not_estimated++;

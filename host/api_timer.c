@@ -2,6 +2,7 @@
  * runs in a coroutine of its own and may wait. A run that is still waiting when the next one is due
  * is not doubled: that one is left out. */
 #include <math.h>
+#include <string.h>
 
 #include "api.h"
 #include "container.h"
@@ -19,6 +20,7 @@ struct timer_entry {
     uint64_t every_ms; /* 0: once */
     int fn;
     bool once;                  /* runs in one worker of the replica */
+    bool lingers;               /* goes on until the generation has no request left */
     bool stopping;              /* it stopped itself */
     uint64_t mark;              /* of the code that made it */
     struct timer_entry **owner; /* the Lua object's pointer, emptied at the end */
@@ -125,23 +127,30 @@ static void on_due(struct timer *t)
         run_ended(e, outcome);
 }
 
-/* { once = boolean } at 3. */
-static bool read_once(lua_State *L, const char *what)
+/* { once = boolean, lingers = boolean } at 3. */
+static void read_options(lua_State *L, const char *what, bool *once, bool *lingers)
 {
-    bool once = false;
+    *once = *lingers = false;
     if (lua_isnoneornil(L, 3))
-        return false;
+        return;
     if (!lua_istable(L, 3))
         luaL_error(L, "%s: the options must be a table, not %s", what, luaL_typename(L, 3));
     for (lua_pushnil(L); lua_next(L, 3) != 0; lua_pop(L, 1)) {
-        if (lua_type(L, -2) != LUA_TSTRING || strcmp(lua_tostring(L, -2), "once") != 0)
-            luaL_error(L, "%s: unknown option; there is: once (true: in one worker of the replica)",
+        const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
+        bool *out = strcmp(name, "once") == 0      ? once
+                    : strcmp(name, "lingers") == 0 ? lingers
+                                                   : NULL;
+        if (out == NULL)
+            luaL_error(L,
+                       "%s: unknown option; there are: once (true: in one worker of the replica), "
+                       "lingers (true: also while requests end behind a reload)",
                        what);
         if (!lua_isboolean(L, -1))
-            luaL_error(L, "%s: once must be a boolean, not %s", what, luaL_typename(L, -1));
-        once = lua_toboolean(L, -1);
+            luaL_error(L, "%s: %s must be a boolean, not %s", what, name, luaL_typename(L, -1));
+        *out = lua_toboolean(L, -1);
     }
-    return once;
+    if (*once && *lingers)
+        luaL_error(L, "%s: once and lingers do not go together", what);
 }
 
 static int timer_new(lua_State *L, bool repeat, const char *what)
@@ -149,7 +158,8 @@ static int timer_new(lua_State *L, bool repeat, const char *what)
     struct generation *g = api_generation(L);
     uint64_t ms = check_ms(L, 1, what);
     luaL_checktype(L, 2, LUA_TFUNCTION);
-    bool once = read_once(L, what);
+    bool once, lingers;
+    read_options(L, what, &once, &lingers);
     if (g->tasks.current == NULL)
         return luaL_error(L, "%s: not while a file is loaded; call it in init", what);
     if (g->stopped)
@@ -165,6 +175,7 @@ static int timer_new(lua_State *L, bool repeat, const char *what)
     e->owner = owner;
     e->every_ms = repeat ? ms : 0;
     e->once = once;
+    e->lingers = lingers;
     uint64_t mark = task_mark(g->tasks.current);
     e->mark = zone_mark(g->number, zone_mark_route(mark), zone_mark_hook(mark), MARK_TIMER);
     e->timer.cb = on_due;
@@ -180,17 +191,18 @@ static int timer_new(lua_State *L, bool repeat, const char *what)
     return 1;
 }
 
-/* tg.timer.after(seconds, fn, { once = boolean } or nil) → timer: calls fn once. With once = true
- * only in one worker of the replica, as for every. */
+/* tg.timer.after(seconds, fn, { once = boolean, lingers = boolean } or nil) → timer: calls fn
+ * once. Options as for every. */
 static int timer_after(lua_State *L)
 {
     return timer_new(L, false, "tg.timer.after");
 }
 
-/* tg.timer.every(seconds, fn, { once = boolean } or nil) → timer: calls fn again and again, first
- * after `seconds`. With once = true only in one worker of the replica: all workers keep the time,
- * and of those that are due the one that leads calls fn. Another one leads when that one dies,
- * drains, or has been stuck for a second. */
+/* tg.timer.every(seconds, fn, { once = boolean, lingers = boolean } or nil) → timer: calls fn again
+ * and again, first after `seconds`. With once = true only in one worker of the replica: all workers
+ * keep the time, and of those that are due the one that leads calls fn. Another one leads when that
+ * one dies, drains, or has been stuck for a second. With lingers = true it goes on behind stop, for
+ * requests that began before a reload, and ends with the last of them. */
 static int timer_every(lua_State *L)
 {
     return timer_new(L, true, "tg.timer.every");
@@ -231,6 +243,15 @@ bool api_timers_pending(const struct generation *g)
 }
 
 void api_timers_stop(struct generation *g)
+{
+    for (struct timer_entry *e = g->timer_list, *next; e != NULL; e = next) {
+        next = e->next;
+        if (!e->lingers)
+            entry_free(e);
+    }
+}
+
+void api_timers_end(struct generation *g)
 {
     while (g->timer_list != NULL)
         entry_free(g->timer_list);

@@ -11,6 +11,7 @@
 #include "log.h"
 #include "mem.h"
 
+static void on_closing(struct deferred *d);
 static void on_finish(struct deferred *d);
 static void on_produce(struct deferred *d);
 static void exchange_over(struct exchange *x);
@@ -49,6 +50,7 @@ struct exchange *exchange_new(struct services *sv, struct generation *gen,
     x->begun = loop_now(sv->loop);
     x->begun_wall = loop_wall_ms();
     x->ctx_ref = x->producer_ref = LUA_NOREF;
+    x->closing.run = on_closing;
     x->finish.run = on_finish;
     x->produce.run = on_produce;
     arena_init(&x->arena);
@@ -70,6 +72,7 @@ static void exchange_free(struct exchange *x)
         llm_reader_free(x->reader);
     mem_free(x->llm);
     timer_deinit(sv->loop, &x->timer);
+    loop_undefer(sv->loop, &x->closing);
     loop_undefer(sv->loop, &x->finish);
     loop_undefer(sv->loop, &x->produce);
     buf_deinit(&x->body);
@@ -78,6 +81,7 @@ static void exchange_free(struct exchange *x)
     buf_deinit(&x->tail);
     buf_deinit(&x->edited);
     buf_deinit(&x->whole_answer);
+    buf_deinit(&x->record);
     timer_deinit(sv->loop, &x->read_on_timer);
     if (x->producer_ref != LUA_NOREF)
         generation_unref(gen, x->producer_ref);
@@ -160,6 +164,7 @@ void exchange_phase_done(struct exchange *x)
     switch (x->phase) {
     case PHASE_ACCESS: exchange_origin_start(x); break;
     case PHASE_RESPONSE: exchange_answer_go(x); break;
+    case PHASE_FINISH: loop_defer(x->sv->loop, &x->finish, LOOP_FINISH); break;
     case PHASE_LOG: exchange_over(x); break;
     default: break;
     }
@@ -200,10 +205,19 @@ void exchange_finish(struct exchange *x, enum ended how)
     exchange_origin_let_go(x, x->origin_complete);
     exchange_drop_tasks(x);
     exchange_settle(x);
-    loop_defer(x->sv->loop, &x->finish, LOOP_FINISH);
+    if (x->route != NULL && x->route->hooks[PHASE_FINISH].n > 0)
+        loop_defer(x->sv->loop, &x->closing, LOOP_COLLECT);
+    else
+        loop_defer(x->sv->loop, &x->finish, LOOP_FINISH);
 }
 
-/* Behind the turn's writes to Redis: the last bytes may go. */
+/* Not from within exchange_finish, which plugins' own code may be below. */
+static void on_closing(struct deferred *d)
+{
+    exchange_phase_run(CONTAINER(d, struct exchange, closing), PHASE_FINISH);
+}
+
+/* Behind the turn's writes to Redis, and the plugins' finish phase: the last bytes may go. */
 static void on_finish(struct deferred *d)
 {
     struct exchange *x = CONTAINER(d, struct exchange, finish);

@@ -5,12 +5,13 @@
  *   HEAD → ACCESS → ORIGIN → RESPONSE → RELAY → TAIL → LOG → gone
  *
  * An answer that does not come from the origin (a plugin's, or the gateway's own error) joins at
- * RESPONSE. In TAIL the settlement goes to Redis before the last bytes go to the client.
+ * RESPONSE. In TAIL the settlement goes to Redis, and plugins' finish phase runs to its end, before
+ * the last bytes go to the client.
  *
  * Files: exchange.c (life), exchange_body.c (the request's body), exchange_phase.c (plugins),
  * exchange_request.c (what goes up), exchange_origin.c (the origin), exchange_answer.c (to the
- * client), exchange_whole.c (whole answers, and answers read on for nobody), exchange_log.c (charge
- * and access log). */
+ * client), exchange_whole.c (whole answers, and answers read on for nobody), exchange_record.c
+ * (copies of answers), exchange_log.c (charge and access log). */
 #ifndef TOLLGATE_EXCHANGE_H
 #define TOLLGATE_EXCHANGE_H
 
@@ -70,6 +71,8 @@ enum ended {
     ENDED_SHUTDOWN      /* the drain's limit came first */
 };
 
+enum record { RECORD_NONE, RECORD_OPEN, RECORD_TOO_LARGE, RECORD_WHOLE };
+
 enum source { SOURCE_NONE, SOURCE_ORIGIN, SOURCE_BYTES, SOURCE_FUNCTION };
 
 struct exchange {
@@ -89,8 +92,8 @@ struct exchange {
     int64_t begun_wall;                                 /* ms since the epoch */
     size_t prefix;                                      /* of the path, for strip_prefix */
     struct timer timer;
-    struct exchange *next,
-        **link; /* of those in this worker whose log phase waits; link is NULL elsewhere */
+    struct exchange *next, **link; /* of those in this worker whose finish or log phase waits, or
+                                      that are read on; link is NULL elsewhere */
 
     /* the request's body */
     struct buf body; /* what has come and not gone to the origin; all of it once `whole` */
@@ -136,9 +139,13 @@ struct exchange {
     void *on_gathered_arg;
     struct deferred gather;
     bool gone;                          /* the client left and the answer is read on */
+    bool kept;                          /* a plugin wants that; its body phases go on too */
     uint64_t read_on_ms, read_on_bytes; /* its bounds; 0 ms: not to be read on */
     struct timer read_on_timer;
-    struct deferred finish, produce;
+    enum record recording; /* a copy of the answer, which a plugin wants */
+    struct buf record;
+    uint64_t record_max; /* bytes */
+    struct deferred closing, finish, produce;
 
     /* accounting */
     struct quota_wait *admission;
@@ -228,11 +235,26 @@ void exchange_ungather(struct exchange *x);
 struct buf *exchange_gathered(struct exchange *x);
 bool exchange_gather_piece(struct exchange *x, struct slice piece); /* false: too large */
 void exchange_gather_end(struct exchange *x);
-/* The client left: true where the answer is read on for its usage. */
+/* A client that leaves from now on does not cancel the origin: its answer is read on, for so long
+ * and so many bytes (or more, where somebody else has asked for that). */
+void exchange_keep_origin(struct exchange *x, uint64_t ms, uint64_t bytes);
+/* The client left: true where the answer is read on. */
 bool exchange_read_on(struct exchange *x);
 void exchange_read_on_stop(struct exchange *x);
-/* The process ends: those that are read on end now. */
-void exchange_end_gone(struct services *sv);
+/* Answers that are read on end now: those of g (NULL: of all), kept ones only where that is true.
+ */
+void exchange_end_gone(struct services *sv, const struct generation *g, bool kept);
+
+/* --- copies of answers (exchange_record.c) --- */
+
+/* Keeps a copy of the origin's answer, up to so many bytes: as it came, but for usage events that
+ * nobody asked for, and before any plugin's edit. Before the answer's head. */
+void exchange_record(struct exchange *x, uint64_t max);
+void exchange_record_piece(struct exchange *x, struct slice piece);
+void exchange_record_end(struct exchange *x);
+/* The copy, once the answer has come to its proper end; else NULL, and why: "none" (nothing is
+ * recorded, or the origin has not answered), "incomplete", "too_large". */
+const struct buf *exchange_recorded(const struct exchange *x, const char **why);
 
 /* --- the request as it goes up (exchange_request.c) --- */
 
@@ -264,7 +286,7 @@ bool exchange_body_hooks(struct exchange *x, struct slice piece, bool last,
                          void (*emit)(void *, struct slice));
 void exchange_produce(struct exchange *x); /* SOURCE_FUNCTION: the next pieces */
 void exchange_drop_tasks(struct exchange *x);
-/* Gives up the log phases that wait still: the process ends. Returns how many. */
+/* Gives up the finish and log phases that wait still: the process ends. Returns how many. */
 uint32_t exchange_end_logs(struct services *sv);
 
 /* --- accounting (exchange_log.c) --- */

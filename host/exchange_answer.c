@@ -2,8 +2,8 @@
  * plugins' body phase, then gets its framing. The head waits for the first piece, so that both go
  * in one write.
  *
- * Where an admission is to be settled, the answer's very end (the last bytes of a known length, or
- * the last chunk) is held back until the settlement is on its way. */
+ * Where an admission is to be settled, or plugins have a finish phase, the answer's very end (the
+ * last bytes of a known length, or the last chunk) is held back until that is done. */
 #include "exchange.h"
 
 #include <stdio.h>
@@ -200,6 +200,11 @@ void exchange_flush(struct exchange *x)
 
 /* --- the body --- */
 
+static bool holds_end(const struct exchange *x)
+{
+    return x->grant != NULL || (x->route != NULL && x->route->hooks[PHASE_FINISH].n > 0);
+}
+
 /* Gives a piece its framing and sends it, with the head where that waits still. */
 static void put(void *arg, struct slice piece)
 {
@@ -209,7 +214,7 @@ static void put(void *arg, struct slice piece)
     if (piece.n == 0 || !x->client_here)
         return;
     x->relayed += piece.n;
-    if (x->framing == FRAMING_LENGTH && x->relayed >= x->length && x->grant != NULL) {
+    if (x->framing == FRAMING_LENGTH && x->relayed >= x->length && holds_end(x)) {
         buf_add_slice(&x->tail, piece);
         return;
     }
@@ -225,7 +230,11 @@ static void put(void *arg, struct slice piece)
 static void edit(void *arg, struct slice piece)
 {
     struct exchange *x = arg;
-    if (x->stage != STAGE_RELAY || !x->has_body || x->gone)
+    if (x->stage != STAGE_RELAY || !x->has_body)
+        return;
+    if (!x->gathered)
+        exchange_record_piece(x, piece);
+    if (x->gone && !x->kept)
         return;
     if (edits_body(x))
         exchange_body_hooks(x, piece, false, put);
@@ -255,11 +264,14 @@ void exchange_relay_end(struct exchange *x)
     if (x->has_body) {
         if (x->reader != NULL && x->source == SOURCE_ORIGIN && !x->gathered)
             llm_reader_end(x->reader, edit, x);
-        if (x->stage == STAGE_RELAY && edits_body(x) && !x->gone &&
+        exchange_record_end(x);
+        if (x->stage == STAGE_RELAY && edits_body(x) && (!x->gone || x->kept) &&
             !exchange_body_hooks(x, (struct slice){ "", 0 }, true, put))
             return;
         if (x->framing == FRAMING_CHUNKED)
             buf_add_text(&x->tail, "0\r\n\r\n");
+    } else {
+        exchange_record_end(x);
     }
     exchange_finish(x, x->gone ? ENDED_CLIENT_GONE : ENDED_OK);
 }

@@ -1,6 +1,6 @@
 /* See exchange.h: the phases of plugins. All hooks of access, response and a plugin's own answer
- * run in one coroutine; body hooks, which may not wait, and log hooks, which outlive the client,
- * each in one of their own. */
+ * run in one coroutine, those of finish in one that follows it; body hooks, which may not wait, and
+ * log hooks, which outlive the client, each in one of their own. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static void run_hooks(struct exchange *x);
 static bool produced(struct exchange *x, enum task_outcome outcome);
 static void on_settled(void *owner, enum task_outcome outcome);
 
-static const char *const phase_names[PHASES] = { "access", "response", "body", "log" };
+static const char *const phase_names[PHASES] = { "access", "response", "body", "finish", "log" };
 
 static struct task **task_slot(struct exchange *x)
 {
@@ -28,7 +28,7 @@ static struct task *request_task(struct exchange *x)
     return t;
 }
 
-/* --- log phases outlive their client; at the process's end they are given up --- */
+/* --- finish and log phases may outlive their client; at the process's end they are given up --- */
 
 static void enlist(struct exchange *x)
 {
@@ -54,8 +54,14 @@ static void delist(struct exchange *x)
 uint32_t exchange_end_logs(struct services *sv)
 {
     uint32_t n = 0;
-    for (; sv->logging != NULL; n++)
-        exchange_phase_done(sv->logging);
+    for (; sv->logging != NULL; n++) {
+        struct exchange *x = sv->logging;
+        exchange_drop_tasks(x);
+        if (x->phase == PHASE_FINISH)
+            x->finish.run(&x->finish); /* the last turn: nothing is deferred any more */
+        else
+            exchange_phase_done(x);
+    }
     return n;
 }
 
@@ -63,6 +69,7 @@ void exchange_drop_tasks(struct exchange *x)
 {
     struct task **all[3] = { &x->task, &x->body_task, &x->log_task };
     delist(x);
+    x->producing = false;
     for (int i = 0; i < 3; i++) {
         if (*all[i] != NULL)
             task_free(*all[i]);
@@ -97,7 +104,7 @@ static bool hook_failed(struct exchange *x, const struct hook *h)
     report(x, h, x->phase, task_error(*slot));
     task_free(*slot);
     *slot = NULL;
-    if (h->skip_on_error || x->phase == PHASE_LOG)
+    if (h->skip_on_error || x->phase >= PHASE_FINISH)
         return true;
     exchange_error(x, 500, "plugin_error", "A plugin of the gateway failed.");
     return false;
@@ -230,7 +237,7 @@ static void run_hooks(struct exchange *x)
         lua_rawgeti(co, LUA_REGISTRYINDEX, h->conf);
         api_ctx_push(co, x);
         enum task_outcome outcome = task_call(*slot, 2);
-        if (outcome == TASK_WAITS && x->phase == PHASE_LOG)
+        if (outcome == TASK_WAITS && x->phase >= PHASE_FINISH)
             enlist(x);
         if (outcome == TASK_WAITS || !hook_done(x, outcome))
             return;

@@ -4,8 +4,10 @@
  * limit, while the plugin waits, and goes out behind that phase with the length that it then has.
  * Usage is read from what the origin sent, before any edit.
  *
- * A client leaves while the origin still answers, and on_client_gone = "drain": the answer is read
- * on to its usage, bounded in bytes and time, so that what the origin charges is what is settled.
+ * A client leaves while the origin still answers, and the answer is read on, bounded in bytes and
+ * time: for its usage (on_client_gone = "drain"), so that what the origin charges is what is
+ * settled, or because a plugin keeps it. What is only read for its usage ends with the process;
+ * what a plugin keeps has as long as a drain takes.
  */
 #include "container.h"
 #include "exchange.h"
@@ -56,7 +58,9 @@ struct buf *exchange_gathered(struct exchange *x)
 
 static void keep(void *arg, struct slice piece)
 {
-    buf_add_slice(&((struct exchange *)arg)->whole_answer, piece);
+    struct exchange *x = arg;
+    buf_add_slice(&x->whole_answer, piece);
+    exchange_record_piece(x, piece);
 }
 
 bool exchange_gather_piece(struct exchange *x, struct slice piece)
@@ -75,6 +79,7 @@ void exchange_gather_end(struct exchange *x)
     void (*cb)(void *) = x->on_gathered;
     if (x->reader != NULL)
         llm_reader_end(x->reader, keep, x);
+    exchange_record_end(x);
     x->gathering = false;
     x->gathered = true;
     x->on_gathered = NULL;
@@ -89,13 +94,19 @@ static void on_read_on_limit(struct timer *t)
     exchange_finish(CONTAINER(t, struct exchange, read_on_timer), ENDED_CLIENT_GONE);
 }
 
+void exchange_keep_origin(struct exchange *x, uint64_t ms, uint64_t bytes)
+{
+    x->kept = true;
+    x->read_on_ms = ms > x->read_on_ms ? ms : x->read_on_ms;
+    x->read_on_bytes = bytes > x->read_on_bytes ? bytes : x->read_on_bytes;
+}
+
 /* Only an answer whose request has gone up whole is worth reading on. */
 bool exchange_read_on(struct exchange *x)
 {
-    bool owed =
-        x->origin != NULL && x->upload_done &&
-        (x->stage == STAGE_ORIGIN || (x->stage == STAGE_RELAY && x->source == SOURCE_ORIGIN));
-    if (!x->metered || x->read_on_ms == 0 || !owed)
+    bool owed = x->origin != NULL && x->upload_done &&
+                (x->stage == STAGE_ORIGIN || x->source == SOURCE_ORIGIN);
+    if (x->read_on_ms == 0 || !owed)
         return false;
     x->gone = true;
     x->read_on_timer.cb = on_read_on_limit;
@@ -121,8 +132,11 @@ void exchange_read_on_stop(struct exchange *x)
     x->link = NULL;
 }
 
-void exchange_end_gone(struct services *sv)
+void exchange_end_gone(struct services *sv, const struct generation *g, bool kept)
 {
-    while (sv->gone != NULL)
-        exchange_finish(sv->gone, ENDED_SHUTDOWN);
+    for (struct exchange *x = sv->gone, *next; x != NULL; x = next) {
+        next = x->next;
+        if ((kept || !x->kept) && (g == NULL || x->gen == g))
+            exchange_finish(x, ENDED_SHUTDOWN);
+    }
 }

@@ -53,6 +53,7 @@ static void on_oldest(struct timer *t)
     log_warn("generation %llu has not ended after reload.drain; what runs on it is cut off",
              (unsigned long long)g->number);
     server_abort_generation(gw->server, g);
+    exchange_end_gone(&gw->sv, g, true);
 }
 
 bool gateway_has_room(struct gateway *gw)
@@ -204,20 +205,37 @@ static void on_settle(struct timer *t)
     close_all(gw);
 }
 
+/* Answers that plugins keep for nobody may come to their end until the drain's limit. */
+static void on_kept(struct timer *t)
+{
+    struct gateway *gw = CONTAINER(t, struct gateway, settle);
+    if (gw->sv.gone != NULL && gw->limit.at != 0) {
+        timer_set(gw->loop, t, SETTLE_STEP_MS);
+        return;
+    }
+    timer_stop(&gw->limit);
+    if (gw->sv.gone != NULL)
+        log_warn("drain: answers that plugins keep for clients that have left are cut off");
+    exchange_end_gone(&gw->sv, NULL, true);
+    gw->settle.cb = on_settle;
+    gw->settle_until = loop_now(gw->loop) + SETTLE_MS;
+    on_settle(t);
+}
+
 static void on_server_empty(void *arg)
 {
     struct gateway *gw = arg;
-    timer_stop(&gw->limit);
-    exchange_end_gone(&gw->sv);
-    gw->settle_until = loop_now(gw->loop) + SETTLE_MS;
-    on_settle(&gw->settle);
+    exchange_end_gone(&gw->sv, NULL, false);
+    gw->settle.cb = on_kept;
+    on_kept(&gw->settle);
 }
 
 static void on_limit(struct timer *t)
 {
     struct gateway *gw = CONTAINER(t, struct gateway, limit);
-    log_warn("drain: the limit has passed; %u connections are cut off",
-             server_connections(gw->server));
+    uint32_t n = server_connections(gw->server);
+    if (n > 0)
+        log_warn("drain: the limit has passed; %u connections are cut off", n);
     server_abort(gw->server);
 }
 
@@ -237,6 +255,7 @@ void gateway_drain(struct gateway *gw, uint64_t limit_ms)
 
 void gateway_abort(struct gateway *gw)
 {
+    timer_stop(&gw->limit);
     if (gw->server != NULL)
         server_abort(gw->server);
 }
@@ -256,7 +275,6 @@ int gateway_init(struct gateway *gw, struct loop *l)
     access_log_init(&gw->access_log, l);
     gw->sv.access_flush = &gw->access_log.flush;
     gw->limit.cb = on_limit;
-    gw->settle.cb = on_settle;
     gw->oldest.cb = on_oldest;
     return 0;
 }

@@ -199,7 +199,7 @@ static void generation_free(struct generation *g)
         routes_free(g->table);
     if (g->L != NULL) {
         api_redis_scripts_stop(g);
-        api_timers_stop(g);
+        api_timers_end(g);
         task_pool_deinit(&g->tasks);
         if (g->tasks.alive != 0 || g->refs_lua != 0)
             log_error("leak: a generation ends with %u tasks and %d Lua references", g->tasks.alive,

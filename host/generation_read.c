@@ -254,7 +254,7 @@ static void read_paths(struct generation *g, const struct route *r)
 /* Adds one plugin's phases; the chain's entry is on top of the stack. */
 static void read_hooks(struct generation *g, struct route *r, unsigned place)
 {
-    static const char *const phases[PHASES] = { "access", "response", "body", "log" };
+    static const char *const phases[PHASES] = { "access", "response", "body", "finish", "log" };
     lua_State *L = g->L;
     struct hook h = { .plugin = get_text(g, "name"),
                       .skip_on_error = get_bool(g, "skip_on_error") };

@@ -64,6 +64,10 @@ const char *json_fault(const struct json *j);
 /* Whether a string value (no key) has begun and not ended; then e is that string so far. */
 bool json_partial(const struct json *j, struct json_event *e);
 
+/* Writes to `to` what the inside of a JSON string (valid, without its quotes) stands for, and
+ * returns where that ends: never more bytes than `inside` has. Half of a surrogate pair is U+FFFD,
+ * and sets *lone where lone is not NULL. */
+char *json_unescape(char *to, struct slice inside, bool *lone);
 /* Appends text as a JSON string, quotes included. Bytes that are no UTF-8 become U+FFFD. */
 void json_quote(struct buf *out, struct slice text);
 

@@ -1,5 +1,6 @@
 /* The strings of json.h: escapes, UTF-8, and writing them. Strings are most of what an LLM's bodies
  * consist of, so their plain ASCII is passed over eight bytes at a time. */
+#include "chars.h"
 #include "json_scan.h"
 
 enum { PLAIN, ESCAPE, UNICODE }; /* sub */
@@ -13,9 +14,9 @@ void json_take(struct json *j, const void *p, size_t n)
     j->decoded += n;
 }
 
-static void take_code(struct json *j, uint32_t c)
+/* The UTF-8 of a code point; returns its length. */
+static size_t put_utf8(unsigned char u[4], uint32_t c)
 {
-    unsigned char u[4];
     size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
     static const unsigned char lead[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
     for (size_t i = n - 1; i > 0; i--) {
@@ -23,7 +24,13 @@ static void take_code(struct json *j, uint32_t c)
         c >>= 6;
     }
     u[0] = (unsigned char)(lead[n] | c);
-    json_take(j, u, n);
+    return n;
+}
+
+static void take_code(struct json *j, uint32_t c)
+{
+    unsigned char u[4];
+    json_take(j, u, put_utf8(u, c));
 }
 
 /* A high surrogate that no low one followed. */
@@ -172,6 +179,65 @@ int json_in_string(struct json *j, struct json_input *in)
         return continuation(j, in);
     return j->sub == PLAIN ? plain(j, in) : j->sub == ESCAPE ? escape(j, in) : unicode_digit(j, in);
 }
+
+/* --- decoding a whole one --- */
+
+static uint32_t hex4(const char *p)
+{
+    return char_hex(p[0]) << 12 | char_hex(p[1]) << 8 | char_hex(p[2]) << 4 | char_hex(p[3]);
+}
+
+static char *put_code(char *to, uint32_t c)
+{
+    unsigned char u[4];
+    size_t n = put_utf8(u, c);
+    memcpy(to, u, n);
+    return to + n;
+}
+
+/* One escape; `p` is behind its backslash and moves on. */
+static char *unescape_one(char *to, const char **p, const char *end, bool *lone)
+{
+    static const char names[] = "bfnrt", meant[] = "\b\f\n\r\t";
+    char c = *(*p)++;
+    if (c != 'u') {
+        const char *at = strchr(names, c);
+        *to++ = at == NULL ? c : meant[at - names];
+        return to;
+    }
+    uint32_t code = hex4(*p);
+    *p += 4;
+    if (code < 0xd800 || code > 0xdfff)
+        return put_code(to, code);
+    bool pair = code < 0xdc00 && end - *p >= 6 && (*p)[0] == '\\' && (*p)[1] == 'u';
+    uint32_t low = pair ? hex4(*p + 2) : 0;
+    if (low < 0xdc00 || low > 0xdfff) {
+        if (lone != NULL)
+            *lone = true;
+        return put_code(to, 0xfffd);
+    }
+    *p += 6;
+    return put_code(to, 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00));
+}
+
+char *json_unescape(char *to, struct slice inside, bool *lone)
+{
+    const char *p = inside.p, *end = p + inside.n;
+    while (p < end) {
+        const char *stop = memchr(p, '\\', (size_t)(end - p));
+        size_t n = (size_t)((stop == NULL ? end : stop) - p);
+        memcpy(to, p, n);
+        to += n;
+        p += n;
+        if (stop != NULL) {
+            p++;
+            to = unescape_one(to, &p, end, lone);
+        }
+    }
+    return to;
+}
+
+/* --- encoding --- */
 
 /* The length of the character at p, which is not ASCII; 0 where it is no UTF-8. */
 static size_t utf8_length(const unsigned char *p, const unsigned char *end)

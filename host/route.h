@@ -13,7 +13,7 @@
 #include "message.h"
 #include "upstream.h"
 
-enum phase { PHASE_ACCESS, PHASE_RESPONSE, PHASE_BODY, PHASE_LOG, PHASES };
+enum phase { PHASE_ACCESS, PHASE_RESPONSE, PHASE_BODY, PHASE_FINISH, PHASE_LOG, PHASES };
 
 /* One plugin's function on one route, as registry references of the generation's Lua state. */
 struct hook {

@@ -10,9 +10,12 @@ local SLACK = 60     -- seconds that a key may be old when it is looked at
 
 local PART = "[^:{}%z\1-\32]+"     -- what a part may hold, once it is encoded
 
+-- What a part holds that is not like the others.
+local PARTS = { yyyyMM = ("%d"):rep(6), ["cached key"] = ".+" }
+
 -- "q:rps:{keyId}" → a Lua pattern.
 local function pattern_of(name)
-  local parts = name:gsub("{(%w+)}", function(part) return part == "yyyyMM" and ("%d"):rep(6) or PART end)
+  local parts = name:gsub("{([%w ]+)}", function(part) return PARTS[part] or PART end)
   return "^" .. parts .. "$"
 end
 
@@ -38,8 +41,8 @@ end
 local function listed()
   local rows = {}
   for line in assert(support.read_file("scripts/README.md")):gmatch("[^\n]+") do
-    local name, kind, _, lifetime = line:match("^| `(%l+:[%w:]+[^`]*)` | (.-) | (.-) | (.-) |")
-    if name and (name:find("{", 1, true) or kind == "integer") then
+    local name, kind, _, lifetime = line:match("^| `(%l+:[^`]+)` | (.-) | (.-) | (.-) |")
+    if name and (name:find("{", 1, true) or kind:find "^integer") then
       local row = { name = name, pattern = pattern_of(name), found = 0 }
       row.lifetime, row.may_stay = lifetime_of(lifetime)
       row.kind, row.fields = type_of(kind)
@@ -133,6 +136,8 @@ local function start(redis)
       routes = {
         { name = "chat", path = CHAT, targets = { { url = origin.url } },
           plugins = { auth = { keys = "keys.jsonl" }, quota = {} } },
+        { name = "hook", path = "/hook", plugins = { webhook = { secret = "s",
+          events = { ["balance.updated"] = { drop = { "balance:{tenantId}", "stats:{tenantId}:current_month" } } } } } },
         { name = "plain", path = "/plain", targets = { { url = origin.url } },
           plugins = { quota = { rps = RATE, burst = BURST, concurrency = 2 } } },
       },
@@ -157,6 +162,9 @@ local function run_all(gw)
   assert.equal(429, gw:request(post(gw, "poor")).status)
   assert.equal(401, gw:request(post(gw, "unknown")).status)
   gw:request { path = "/plain" }
+  local event = '{"id":"e:1","type":"balance.updated","tenantId":"a:b"}'
+  assert.equal(200, gw:request({ path = "/hook", method = "POST", body = event,
+    headers = { ["x-signature"] = support.hmac_sha256("s", event) } }).status)
   for _ = 1, 2 do assert.equal(0, gw:command("publish").code) end
   return open
 end
@@ -185,7 +193,7 @@ local function full_run()
   end, "the reservations of the two streams alone")
   redis:must("DEL", held[1])
   for _, conn in ipairs(open) do conn:close() end
-  gw:wait_access(14)
+  gw:wait_access(15)
   support.wait_for(function()
     local left = redis:must("KEYS", "q:reserved:*")
     return #left == 1 and redis:must("GET", left[1]) == "-1" and #redis:must("KEYS", "q:conc:*") == 0
@@ -204,6 +212,8 @@ describe("the keys in Redis", function()
     assert.equal(1, redis:must("EXISTS", "q:rps:all"))
     assert.equal(1, redis:must("EXISTS", "q:rps:a%3Ab%20%7Bc%7D"))
     assert.equal(1, redis:must("EXISTS", "q:rps:route%3Aplain"))
+    assert.equal(1, redis:must("EXISTS", "hook:hook:e%3A1"))
+    assert.equal(1, redis:must("EXISTS", "fence:stats:a%3Ab:current_month"))
     assert.equal(0, #redis:must("KEYS", "*poor*"))
   end))
 end)

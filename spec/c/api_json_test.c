@@ -245,6 +245,42 @@ static void encodes_for_the_host(void **state)
     buf_deinit(&out);
 }
 
+static void leaves_what_lies_deep_as_text(void **state)
+{
+    (void)state;
+    run("local v = json.decode('{\"a\":[1, {\"b\":2}],\"c\":{},\"d\":1.0,\"e\":[]}', 1)\n"
+        "same(tostring(v.a), '[1, {\"b\":2}]') same(tostring(v.c), '{}') same(v.d, 1)\n"
+        "same(json.encode(v), '{\"a\":[1, {\"b\":2}],\"c\":{},\"d\":1,\"e\":[]}')\n"
+        "v = json.decode('[[[1.0]],{\"x\":{\"y\":1e2}}]', 2)\n"
+        "same(tostring(v[1][1]), '[1.0]') same(tostring(v[2].x), '{\"y\":1e2}')\n"
+        "same(getmetatable(v[2].x), 'tollgate.json.raw')\n"
+        "same(json.decode('7', 1), 7)\n"
+        "local none, err = json.decode('{\"a\":[1,}', 1) same(none, nil)\n"
+        "same(err, 'a value is expected at byte 9')\n"
+        "same(pcall(json.decode, '1', 0), false)\n");
+}
+
+static void embeds_text(void **state)
+{
+    (void)state;
+    run("same(json.encode { a = json.raw ' [1.0, 2] ' }, '{\"a\": [1.0, 2] }')\n"
+        "same(tostring(json.raw '1.0'), '1.0')\n"
+        "local none, err = json.raw '[1' same(none, nil) same(err, 'the text ends too early at "
+        "byte "
+        "3')\n"
+        "same(pcall(json.raw, {}), false)\n");
+}
+
+static void has_a_canonical_form(void **state)
+{
+    (void)state;
+    run("same(json.canonical [[ {\"b\":1.0,\"a\":\"\\u0041\"} ]], '{\"a\":\"A\",\"b\":1.0}')\n"
+        "same(json.canonical('{\"b\":1,\"a\":2}', { 'a', 'x' }), '{\"b\":1}')\n"
+        "local none, err = json.canonical '{\"a\":1,\"a\":1}' same(none, nil)\n"
+        "same(err, 'duplicate member at byte 8')\n"
+        "same(pcall(json.canonical, '{}', { 1 }), false)\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +292,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(refuses_values, setup, teardown),
         cmocka_unit_test_setup_teardown(takes_foreign_nulls, setup, teardown),
         cmocka_unit_test_setup_teardown(encodes_for_the_host, setup, teardown),
+        cmocka_unit_test_setup_teardown(leaves_what_lies_deep_as_text, setup, teardown),
+        cmocka_unit_test_setup_teardown(embeds_text, setup, teardown),
+        cmocka_unit_test_setup_teardown(has_a_canonical_form, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

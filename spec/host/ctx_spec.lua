@@ -5,7 +5,7 @@ local support = require "spec.support"
 local rig = require "spec.host.plugin_rig"
 local async = support.async
 
-local PHASES = { "access", "response", "body", "log" }
+local PHASES = { "access", "response", "body", "finish", "log" }
 local readme = support.read_file("host/lua/README.md")
 
 local function words(text)
@@ -52,6 +52,10 @@ local checks = {
   ["ctx.response.headers[name]"] = { get = "ctx.response.headers['X-ORIGIN']", value = "c, d",
     set = "ctx.response.headers['x-origin'] = nil", becomes = nil },
   ["ctx.response:each_header()"] = { value = "function" },
+  ["ctx.reached_origin"] = { value = function(v, _, phase) assert.equal(phase ~= "access", v) end },
+  ["ctx:keep_origin(seconds, bytes)"] = { value = nil, get = "ctx:keep_origin(1, 1)" },
+  ["ctx:record(bytes)"] = { value = nil, get = "ctx:record(1)" },
+  ["ctx:recorded()"] = { value = nil },
   ["ctx.ended"] = { value = "ok" },
   ["ctx.seconds"] = { value = function(v) assert.is_true(v >= 0 and v < 60) end },
   ["ctx.usage"] = { value = nil },
@@ -80,6 +84,7 @@ local plugin = [[
     end,
     response = function(_, ctx) note(ctx, "response") end,
     body = function(_, ctx, _, last) if last then note(ctx, "body") end end,
+    finish = function(_, ctx) note(ctx, "finish") end,
     log = function(_, ctx) note(ctx, "log"); tg.log.info("notes ", ctx.id, " ", tg.json.encode(ctx.notes)) end,
   }
 ]]
@@ -112,8 +117,8 @@ local function run(phase, get, set, read)
     client_port = c.handle:getsockname().port }
 end
 
-local function expect(check, value, seen)
-  if type(check.value) == "function" then return check.value(value, seen) end
+local function expect(check, value, seen, phase)
+  if type(check.value) == "function" then return check.value(value, seen, phase) end
   assert.equal(check.value, value)
 end
 
@@ -133,7 +138,7 @@ for _, row in ipairs(rows()) do
       if row.there[phase] then
         assert.same({ phase, true, got.value }, { phase, got.ok, got.value })
         assert_kind(row, got.kind)
-        expect(check, got.value, seen)
+        expect(check, got.value, seen, phase)
       else -- nil, or it cannot be reached or called
         assert.is_true(not got.ok or got.kind == "nil", row.field .. " is there in " .. phase)
       end

@@ -18,6 +18,7 @@ local bad = [[
   function M.access(_, ctx) fall(ctx, "access") end
   function M.response(_, ctx) fall(ctx, "response") end
   function M.body(_, ctx, _, last) if not last then fall(ctx, "body") end end
+  function M.finish(_, ctx) fall(ctx, "finish") end
   function M.log(_, ctx) fall(ctx, "log") end
   return M
 ]]
@@ -147,7 +148,8 @@ end)
 
 describe('on_error = "skip"', function()
   it("goes on without the plugin, in every phase; it is told and counted all the same", async(function()
-    for _, query in ipairs { "access", "response", "body", "log", "access-late", "access-yield", "response-table" } do
+    for _, query in ipairs { "access", "response", "body", "finish", "log", "access-late", "access-yield",
+      "response-table", "finish-late" } do
       local res = on.gw:request { path = "/skip?" .. query }
       assert.same({ query, 200, "hello", "access", "response" },
         { query, res.status, res.body, res.headers["x-seen"], res.headers["x-witness"] })

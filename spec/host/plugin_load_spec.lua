@@ -105,7 +105,7 @@ describe("a plugin file", function()
   end))
 
   it("whose phase is no function is refused", async(function()
-    for _, phase in ipairs { "init", "stop", "access", "response", "body", "log", "check" } do
+    for _, phase in ipairs { "init", "stop", "access", "response", "body", "finish", "log", "check" } do
       assert.matches("DIR/plugins/odd%.lua: " .. phase .. " must be a function, not table\n$",
         refused_source("return { " .. phase .. " = {} }"))
     end

@@ -15,6 +15,7 @@ local function noting(name, priority)
       access = function(_, ctx) note(ctx, "access") end,
       response = function(_, ctx) note(ctx, "response") end,
       body = function(_, ctx, _, last) if last then note(ctx, "body") end end,
+      finish = function(_, ctx) note(ctx, "finish") end,
       log = function(_, ctx) note(ctx, "log"); tg.log.info("trail: ", ctx.trail, ";") end }
   ]]):format(name, priority)
 end
@@ -27,7 +28,7 @@ describe("phases", function()
       plugins = { low = noting("low", 1), high = noting("high", 900), b = noting("b", 50), a = noting("a", 50) } }
     assert.equal("hello", gw:request {}.body)
     local trail = {}
-    for _, phase in ipairs { "access", "response", "body", "log" } do
+    for _, phase in ipairs { "access", "response", "body", "finish", "log" } do
       for _, name in ipairs { "high", "a", "b", "low" } do trail[#trail + 1] = name .. "." .. phase end
     end
     gw:wait_log("trail: " .. table.concat(trail, " ") .. ";", true)
@@ -40,11 +41,12 @@ describe("phases", function()
     gw:wait_log("trail: more.access none.access less.access", true)
   end))
 
-  it("an answer ends access, and passes response, body and log of all plugins", async(function()
+  it("an answer ends access, and passes response, body, finish and log of all plugins", async(function()
     local answer = [[ return { priority = 50, access = function() return 200, "own" end } ]]
     local gw = rig.start { plugins = { first = noting("first", 90), answer = answer, last = noting("last", 10) } }
     assert.equal("own", gw:request {}.body)
-    gw:wait_log("trail: first.access first.response last.response first.body last.body first.log last.log;", true)
+    gw:wait_log("trail: first.access first.response last.response first.body last.body "
+      .. "first.finish last.finish first.log last.log;", true)
   end))
 
   it("a request that no plugin answers on a route without targets is a 500 that says so", async(function()

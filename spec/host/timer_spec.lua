@@ -169,3 +169,63 @@ describe("a log phase", function()
     assert.is_nil(gw.log():find("ends", 1, true))
   end))
 end)
+
+describe("a timer that lingers", function()
+  local plugin = [[
+    local tg = require "tollgate"
+    return {
+      init = function(conf)
+        tg.timer.every(0.005, function() tg.log.info("ticks ", conf.name, ";") end, { lingers = true })
+        tg.timer.every(0.005, function() tg.log.info("plain ", conf.name, ";") end)
+      end,
+      schema = { name = { type = "string", default = "%s" } },
+      access = function(conf, ctx)
+        if ctx.request.path == "/long" then tg.timer.sleep(1000) end
+        return 200, conf.name
+      end }
+  ]]
+
+  -- Waits for a text behind what the log has now.
+  local function anew(gw, text)
+    local from = #gw.log()
+    support.wait_for(function() return gw.log():find(text, from, true) end, text)
+  end
+
+  it("goes on behind a reload for requests that run, and ends with the last of them", async(function()
+    local gw = rig.start { plugins = { tick = plugin:format("one") }, config = { reload = { watch = false } } }
+    local c = gw:connect()
+    c:send_request { path = "/long" }
+    anew(gw, "plain one;")
+    gw:write("plugins/tick.lua", plugin:format("two"))
+    assert.equal(0, gw:command("reload").code)
+    assert.equal("two", gw:request({}).body)
+    anew(gw, "ticks two;")
+    local from = #gw.log()
+    anew(gw, "ticks one;")
+    anew(gw, "ticks two;")
+    assert.is_nil(gw.log():find("plain one;", from, true))
+    c:close()
+    support.wait_for(function() return gw:status().workers[1].generations == 1 end, "the old generation's end")
+    from = #gw.log()
+    anew(gw, "ticks two;")
+    anew(gw, "ticks two;")
+    assert.is_nil(gw.log():find("ticks one;", from, true))
+  end))
+
+  it("is one thing or once, and options have names", async(function()
+    local gw = rig.start { plugins = { wrong = [[
+      local tg = require "tollgate"
+      return { access = function()
+        local list = {}
+        for i, options in ipairs { { once = true, lingers = true }, { linger = true }, { lingers = 1 } } do
+          list[i] = select(2, pcall(tg.timer.every, 1, function() end, options))
+        end
+        return 200, list
+      end }
+    ]] } }
+    local messages = support.json(gw:request {})
+    assert.matches("once and lingers do not go together", messages[1])
+    assert.matches("unknown option; there are: once .*, lingers", messages[2])
+    assert.matches("lingers must be a boolean, not number", messages[3])
+  end))
+end)

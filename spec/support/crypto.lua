@@ -1,9 +1,12 @@
--- SHA-256 and gzip for specs, through the system's libcrypto and libz; and key records from secrets.
+-- SHA-256, HMAC and gzip for specs, through the system's libcrypto and libz; and key records from secrets.
 local ffi = require "ffi"
 local json = require "dkjson"
 
 ffi.cdef [[
 unsigned char *SHA256(const unsigned char *d, size_t n, unsigned char *md);
+const void *EVP_sha256(void);
+unsigned char *HMAC(const void *md, const void *key, int key_n, const unsigned char *d, size_t n, unsigned char *out,
+  unsigned *out_n);
 int deflateInit2_(void *s, int level, int method, int bits, int memory, int strategy, const char *v, int n);
 int deflate(void *s, int flush);
 int deflateEnd(void *s);
@@ -31,11 +34,23 @@ local Z_FINISH, Z_STREAM_END, GZIP_BITS = 4, 1, 15 + 16
 
 local M = {}
 
+local function hex(bytes)
+  return (bytes:gsub(".", function(c) return ("%02x"):format(c:byte()) end))
+end
+
 --- SHA-256 in lower-case hex.
 function M.sha256(text)
   local digest = ffi.new("unsigned char[32]")
   libcrypto.SHA256(text, #text, digest)
-  return (ffi.string(digest, 32):gsub(".", function(c) return ("%02x"):format(c:byte()) end))
+  return hex(ffi.string(digest, 32))
+end
+
+--- HMAC-SHA256 in lower-case hex, or with raw = true as bytes.
+function M.hmac_sha256(key, text, raw)
+  local digest = ffi.new("unsigned char[32]")
+  libcrypto.HMAC(libcrypto.EVP_sha256(), key, #key, text, #text, digest, nil)
+  local bytes = ffi.string(digest, 32)
+  return raw and bytes or hex(bytes)
 end
 
 local function run(z, step, finish, flush)

@@ -35,6 +35,6 @@ return {
   origin = origin.start, server = origin.server, chat_origin = chat.start, chat_handler = chat.handler,
   chat_events = chat.events, llm_origin = llm.start, llm_handler = llm.handler, llm = llm,
   redis = redis.start, proxy = proxy.start, dns = dns.start,
-  sha256 = crypto.sha256, gzip = crypto.gzip, gunzip = crypto.gunzip, keys = crypto.keys,
+  sha256 = crypto.sha256, hmac_sha256 = crypto.hmac_sha256, gzip = crypto.gzip, gunzip = crypto.gunzip, keys = crypto.keys,
   npm = npm,
 }
