@@ -290,6 +290,8 @@ int loop_deinit(struct loop *l)
     uv_loop_close(&l->uv);
     mem_free(l->heap);
     mem_free(l->read_buf);
+    mem_free(l->tls_in);
+    buf_deinit(&l->tls_out);
     return w.left;
 }
 

@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "buf.h"
+
 enum loop_order { LOOP_COLLECT, LOOP_WRITE, LOOP_FINISH, LOOP_ORDERS };
 
 enum { LOOP_READ_SIZE = 65536 }; /* bytes */
@@ -33,7 +35,9 @@ struct timer {
 
 struct loop {
     uv_loop_t uv;
-    char *read_buf; /* LOOP_READ_SIZE; every stream reads into it */
+    char *read_buf;     /* LOOP_READ_SIZE; every stream reads into it */
+    char *tls_in;       /* LOOP_READ_SIZE; what it is decrypted to. NULL until there is TLS */
+    struct buf tls_out; /* what is encrypted, until the socket has it; empty between two calls */
     uv_prepare_t prepare;
     uv_check_t check;
     uv_idle_t idle;
