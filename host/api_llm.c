@@ -91,7 +91,7 @@ static int inspect(lua_State *L, struct exchange *x, const struct options *o)
         x->read_on_bytes = o->read_on_bytes;
     x->meter = meter_of(x->llm, o->llm.bytes_per_token, o->on_missing_usage);
     if (!x->llm->output_given || x->llm->hidden)
-        x->sv->counters.not_estimated++;
+        x->sv->counters->not_estimated++;
     lua_pushnumber(L, (lua_Number)x->llm->reserve);
     return 1;
 }

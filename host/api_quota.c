@@ -70,8 +70,6 @@ static void on_verdict(void *arg, struct quota_grant *grant, const struct quota_
     x->has_verdict = result->verdict != QUOTA_UNAVAILABLE;
     if (result->verdict != QUOTA_ADMITTED)
         x->refusal = verdict_names[result->verdict];
-    else if (x->limits.has_budget)
-        x->sv->counters.tokens_reserved += x->meter.reserve;
     task_resume(x->task, push_verdict(task_lua(x->task), x));
 }
 

@@ -81,7 +81,7 @@ static bool told(struct redis_subscription *s, enum task_outcome outcome)
 {
     struct task *task = s->task;
     if (outcome == TASK_ERROR) {
-        s->g->sv->counters.plugin_errors++;
+        services_plugin_failed(s->g->sv, "", "subscription");
         log_error("a plugin's subscription: %s", task_error(task));
     }
     s->task = NULL;

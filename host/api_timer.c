@@ -93,7 +93,7 @@ static void run_ended(struct timer_entry *e, enum task_outcome outcome)
     struct generation *g = e->g;
     struct task *task = e->task;
     if (outcome == TASK_ERROR) {
-        g->sv->counters.plugin_errors++;
+        services_plugin_failed(g->sv, "", "timer");
         log_error("a plugin's timer: %s", task_error(task));
     }
     e->task = NULL;

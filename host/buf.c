@@ -6,6 +6,13 @@
 
 #include "mem.h"
 
+static size_t bytes;
+
+size_t buf_bytes(void)
+{
+    return bytes;
+}
+
 void buf_init(struct buf *b)
 {
     b->p = NULL;
@@ -14,6 +21,7 @@ void buf_init(struct buf *b)
 
 void buf_deinit(struct buf *b)
 {
+    bytes -= b->cap;
     mem_free(b->p);
     buf_init(b);
 }
@@ -25,6 +33,7 @@ char *buf_reserve(struct buf *b, size_t n)
         if (cap < b->n + n)
             cap = b->n + n;
         b->p = mem_realloc(b->p, cap);
+        bytes += cap - b->cap;
         b->cap = cap;
     }
     return b->p + b->n;

@@ -12,6 +12,8 @@ struct buf {
     size_t n, cap;
 };
 
+/* Bytes that all buffers of this process have taken. */
+size_t buf_bytes(void);
 void buf_init(struct buf *b);
 void buf_deinit(struct buf *b);
 /* Room for n more bytes behind b->n; returns where they go. The caller adds to b->n what it wrote.

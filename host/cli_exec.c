@@ -87,7 +87,7 @@ static void run(struct exec *e, const char *function, const char *first, int arg
                .alarm); /* with no socket open, a timer is all that keeps the loop */
     loop_run(&e->loop);
     uv_unref((uv_handle_t *)&e->loop.alarm);
-    if (e->code == 0 && e->sv.counters.plugin_errors > 0)
+    if (e->code == 0 && e->sv.plugin_errors > 0)
         e->code = 1; /* a timer raised; that was logged */
 }
 

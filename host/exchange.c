@@ -108,7 +108,7 @@ static struct slice path_of(struct slice target)
 
 void exchange_reject(struct exchange *x, int status, const char *message)
 {
-    x->sv->counters.requests++;
+    x->sv->counters->requests++;
     x->req.keep_alive = false;
     x->body_done = true;
     if (x->req.method.n == 0)
@@ -127,7 +127,7 @@ static void answer_no_method(struct exchange *x)
 
 void exchange_begin(struct exchange *x)
 {
-    x->sv->counters.requests++;
+    x->sv->counters->requests++;
     x->path = x->req.path;
     struct route_match m = routes_match(x->gen->table, &x->req);
     headers_remove_hop_by_hop(&x->req.headers); /* now: Connection must not name what plugins add */
@@ -182,7 +182,7 @@ void exchange_client_gone(struct exchange *x)
     x->client_here = false;
     if (x->stage >= STAGE_TAIL)
         return;
-    x->sv->counters.client_gone++;
+    x->sv->counters->client_gone++;
     if (!exchange_read_on(x))
         exchange_finish(x, ENDED_CLIENT_GONE);
 }
@@ -217,10 +217,12 @@ static void on_closing(struct deferred *d)
     exchange_phase_run(CONTAINER(d, struct exchange, closing), PHASE_FINISH);
 }
 
-/* Behind the turn's writes to Redis, and the plugins' finish phase: the last bytes may go. */
+/* Behind the turn's writes to Redis, and the plugins' finish phase: the last bytes may go. What a
+ * client has whole has been counted before, even where this worker dies in between. */
 static void on_finish(struct deferred *d)
 {
     struct exchange *x = CONTAINER(d, struct exchange, finish);
+    exchange_log(x);
     if (x->client_here) {
         enum client_after after = x->keep_alive ? CLIENT_KEEP : CLIENT_CLOSE;
         if (x->ended == ENDED_OK) {
@@ -232,7 +234,6 @@ static void on_finish(struct deferred *d)
         x->client_here = false;
         x->client.ops->done(x->client.self, after);
     }
-    exchange_log(x);
     x->stage = STAGE_LOG;
     if (x->route == NULL)
         exchange_over(x);

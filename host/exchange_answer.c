@@ -37,7 +37,7 @@ void exchange_error_with(struct exchange *x, int status, const char *code, const
         .status = status, .code = code, .message = slice_of(message), .request_id = slice_of(x->id)
     };
     struct buf body;
-    x->sv->counters.answers_error++;
+    x->sv->counters->answers_error++;
     timer_stop(&x->timer);
     exchange_unwant_whole(x);
     if (x->origin_wait != NULL)

@@ -1,4 +1,5 @@
-/* See exchange.h: what a finished request is charged, and its line in the access log. */
+/* See exchange.h: what a finished request is charged, how it is counted, and its line in the access
+ * log. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,15 +29,69 @@ void exchange_settle(struct exchange *x)
     if (x->metered) {
         struct meter_charge c = charge(x);
         x->used = c.tokens;
-        if (c.cause >= METER_CLIENT_GONE) {
+        if (c.cause >= METER_CLIENT_GONE)
             x->missing_usage = meter_cause_name(c.cause);
-            x->sv->counters.usage_missing++;
-        }
-        x->sv->counters.tokens_used += c.tokens;
     }
     if (x->grant != NULL)
         quota_settle(x->sv->quota, x->grant, x->used);
     x->grant = NULL;
+}
+
+/* --- figures --- */
+
+static bool reserved(const struct exchange *x)
+{
+    return x->has_verdict && x->verdict.verdict == QUOTA_ADMITTED && x->limits.has_budget;
+}
+
+/* As the client saw it; 0 where it left before the head. */
+static int shown_status(const struct exchange *x)
+{
+    return x->ended != ENDED_CLIENT_GONE || x->head_sent ? x->res.status : 0;
+}
+
+/* What the origin answered with success, or the configuration names: not any text of a client's. */
+static bool model_known(const struct exchange *x)
+{
+    const struct target *t = x->route->target;
+    return (x->origin_status >= 200 && x->origin_status <= 299) ||
+           (t != NULL && t->model != NULL && slice_eq(slice_of(t->model), x->llm->model));
+}
+
+static void count_tokens(const struct exchange *x)
+{
+    const struct llm_usage *u = x->reader != NULL ? llm_reader_usage(x->reader) : NULL;
+    struct figures_tokens t = { .output = x->used };
+    if (reserved(x)) {
+        uint64_t all = x->meter.reserve, in = x->meter.prompt_tokens;
+        t.reserved_input = in < all ? in : all;
+        t.reserved_output = all - t.reserved_input;
+        t.over_reserved = all > x->used ? all - x->used : 0;
+    }
+    t.input = u != NULL && u->input_known ? u->input : x->meter.prompt_tokens;
+    t.input = t.input < x->used ? t.input : x->used;
+    t.output = x->used - t.input;
+    figures_tokens(x->sv->figures, x->llm->model, model_known(x), &t);
+}
+
+static void count(const struct exchange *x)
+{
+    struct figures_route *r =
+        x->route != NULL ? x->route->figures : figures_route(x->sv->figures, "");
+    struct figures_end e = {
+        .status = shown_status(x),
+        .ended = exchange_ended_name(x->ended),
+        .refusal = x->refusal,
+        .ms = x->ended_at - x->begun,
+        .first_byte_ms = x->first_byte - x->begun,
+        .first_byte = x->first_byte != 0,
+    };
+    x->sv->counters->ended++;
+    figures_ended(r, &e);
+    if (x->metered)
+        count_tokens(x);
+    if (x->missing_usage != NULL)
+        figures_usage_missing(x->sv->figures, x->missing_usage);
 }
 
 /* --- the access log --- */
@@ -71,7 +126,6 @@ static void put_times(struct buf *out, const struct exchange *x)
 static void put_tokens(struct buf *out, const struct exchange *x)
 {
     const struct llm_usage *u = x->reader != NULL ? llm_reader_usage(x->reader) : NULL;
-    bool reserved = x->has_verdict && x->verdict.verdict == QUOTA_ADMITTED && x->limits.has_budget;
     if (!x->metered)
         return;
     put_text(out, "model", x->llm->model);
@@ -79,7 +133,7 @@ static void put_tokens(struct buf *out, const struct exchange *x)
                ",\"stream\":%s,\"tokens\":{\"prompt_estimate\":%" PRIu64 ",\"reserved\":%" PRIu64
                ",\"used\":%" PRIu64,
                x->llm->stream ? "true" : "false", x->llm->prompt_tokens,
-               reserved ? x->meter.reserve : 0, x->used);
+               reserved(x) ? x->meter.reserve : 0, x->used);
     if (u != NULL && u->known)
         buf_printf(out, ",\"input\":%" PRIu64 ",\"output\":%" PRIu64, u->input, u->output);
     if (x->missing_usage != NULL)
@@ -90,6 +144,7 @@ static void put_tokens(struct buf *out, const struct exchange *x)
 void exchange_log(struct exchange *x)
 {
     struct buf *out = x->sv->access_log;
+    count(x);
     if (out == NULL)
         return;
     put_time(out, x->begun_wall);
@@ -101,8 +156,8 @@ void exchange_log(struct exchange *x)
         put_text(out, "route", slice_of(x->route->name));
     put_text(out, "consumer", api_consumer_field(x, "id"));
     put_text(out, "tenant", api_consumer_field(x, "tenant"));
-    if (x->ended != ENDED_CLIENT_GONE || x->head_sent)
-        buf_printf(out, ",\"status\":%d", x->res.status);
+    if (shown_status(x) != 0)
+        buf_printf(out, ",\"status\":%d", shown_status(x));
     if (x->origin_begun != 0)
         put_text(out, "target", slice_of(x->route->target->url_text));
     put_text(out, "refusal", x->refusal != NULL ? slice_of(x->refusal) : (struct slice){ NULL, 0 });

@@ -66,7 +66,7 @@ void exchange_origin_let_go(struct exchange *x, bool reuse)
 static void failed(struct exchange *x, int status, const char *code, const char *message,
                    const char *detail)
 {
-    x->sv->counters.origin_errors++;
+    figures_attempt_failed(x->route->target->figures, code);
     log_write(LOG_WARN, x->id, "origin %s: %s", x->route->target->url_text, detail);
     exchange_origin_let_go(x, false);
     if (x->gone) {
@@ -112,7 +112,7 @@ static void on_connection(void *arg, struct upstream_conn *c, int err)
     x->origin_wait = NULL;
     if (c != NULL) {
         if (c->uses == 1)
-            x->sv->counters.origin_connections++;
+            x->sv->counters->origin_connections++;
         begin_on(x, c);
         return;
     }
@@ -127,6 +127,7 @@ static void connect_origin(struct exchange *x, bool fresh)
 {
     struct origin *o = x->route->target->origin;
     struct upstream_conn *c = fresh ? NULL : upstream_take(o);
+    figures_attempt(x->route->target->figures);
     x->stage = STAGE_ORIGIN;
     x->origin_begun = loop_now(x->sv->loop);
     if (c != NULL)

@@ -79,7 +79,8 @@ void exchange_drop_tasks(struct exchange *x)
 
 static void report(struct exchange *x, const struct hook *h, enum phase phase, const char *error)
 {
-    x->sv->counters.plugin_errors++;
+    x->sv->plugin_errors++;
+    figures_hook_failed(h->figures);
     log_write(LOG_ERROR, x->id, "plugin %s, phase %s, route %s: %s", h->plugin, phase_names[phase],
               x->route->name, error);
 }
@@ -233,6 +234,7 @@ static void run_hooks(struct exchange *x)
             continue;
         }
         task_set_mark(*slot, h->mark);
+        task_set_meter(*slot, figures_hook_called(h->figures));
         lua_rawgeti(co, LUA_REGISTRYINDEX, h->fn);
         lua_rawgeti(co, LUA_REGISTRYINDEX, h->conf);
         api_ctx_push(co, x);
@@ -272,6 +274,7 @@ static bool body_hook(struct exchange *x, const struct hook *h, struct slice *pi
     if (x->body_task == NULL)
         x->body_task = request_task(x);
     task_set_mark(x->body_task, h->mark);
+    task_set_meter(x->body_task, figures_hook_called(h->figures));
     lua_State *co = task_lua(x->body_task);
     lua_rawgeti(co, LUA_REGISTRYINDEX, h->fn);
     lua_rawgeti(co, LUA_REGISTRYINDEX, h->conf);

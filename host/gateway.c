@@ -165,6 +165,7 @@ static void close_all(struct gateway *gw)
     if (gw->sv.rds != NULL)
         rds_free(gw->sv.rds);
     gw->sv.rds = NULL;
+    figures_free(gw->sv.figures);
     metrics_free(gw->sv.metrics);
     fetch_client_free(gw->sv.fetch);
     upstream_free(gw->sv.upstream);

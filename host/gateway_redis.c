@@ -47,6 +47,16 @@ static int read_script(void *snapshot, const char *path, struct slice *text)
     return snapshot_file(snapshot, path, text);
 }
 
+static void on_redis_ended(void *figures, const char *script, uint64_t ns, const char *error)
+{
+    figures_redis(figures, script, ns, error);
+}
+
+static void on_batch(void *figures, bool settle, unsigned requests)
+{
+    figures_batch(figures, settle, requests);
+}
+
 int gateway_redis_start(struct gateway *gw)
 {
     const struct settings *s = &gw->current->settings;
@@ -74,6 +84,10 @@ int gateway_redis_start(struct gateway *gw)
                                   gw->current->snapshot);
     if (gw->sv.quota == NULL)
         return -1;
+    rds_set_meter(gw->sv.rds, on_redis_ended, gw->sv.figures);
+    quota_set_batch(gw->sv.quota, on_batch, gw->sv.figures);
+    if (gw->sv.quota_at != NULL)
+        quota_count_at(gw->sv.quota, gw->sv.quota_at);
     gw->redis_watch.on_change = on_redis_change;
     rds_watch(gw->sv.rds, &gw->redis_watch);
     gw->redis_wait.cb = on_redis_wait;

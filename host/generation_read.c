@@ -233,6 +233,7 @@ static int read_target(struct generation *g, struct route *r, bool check_only, s
         buf_printf(faults, "route %s: target %s: %s\n", r->name, t->url_text, wrong);
         return -1;
     }
+    t->figures = figures_target(g->sv->figures, r->name, t->provider);
     r->target = t;
     if (!check_only)
         t->origin = upstream_origin(g->sv->upstream, &t->url);
@@ -273,6 +274,7 @@ static void read_hooks(struct generation *g, struct route *r, unsigned place)
         lua_getfield(L, -1, "conf");
         h.conf = generation_ref(g, L);
         h.mark = zone_mark(g->number, r->order, place, (unsigned)p);
+        h.figures = figures_hook(g->sv->figures, h.plugin, phases[p]);
         r->hooks[p].v[r->hooks[p].n++] = h;
     }
 }
@@ -320,6 +322,7 @@ static int read_route(struct generation *g, struct route *r, bool check_only, st
 {
     const char *api = get_text(g, "api"), *half_close = get_text(g, "half_close");
     r->name = get_text(g, "name");
+    r->figures = figures_route(g->sv->figures, r->name);
     llm_api_of_name(slice_of(api), &r->api);
     r->hosts = get_texts(g, "hosts", &r->nhosts);
     for (uint32_t i = 0; i < r->nhosts; i++) {

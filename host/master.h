@@ -102,7 +102,6 @@ struct master {
         bool ok;
         char text[512];
     } last_reload;
-    uint64_t reloads, reload_failures;
     struct {
         uint64_t wanted;           /* version that was published, as reported last; 0: none */
         uint64_t asked;            /* a reload for it is under way; 0: none */

@@ -1,91 +1,201 @@
 /* See master.h: /metrics, the sum over all workers, those that have gone included, but for the
  * gauges of their plugins: these are summed over the workers that live. */
-#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
 
+#include "log.h"
 #include "master.h"
 #include "metrics.h"
 
-static void sum(struct master *m, struct counters *c, struct quota_stats *q, uint64_t *connections)
+struct sums {
+    struct counters counters;
+    struct quota_stats quota;
+    uint64_t connections;
+};
+
+static void sum(struct master *m, struct sums *s)
 {
     for (unsigned i = 0; i < zone_slots(m->zone); i++) {
-        const struct zone_slot *s = zone_slot(m->zone, i);
-        const uint64_t *from = (const uint64_t *)&s->counters;
-        for (size_t k = 0; k < sizeof *c / sizeof *from; k++)
-            ((uint64_t *)c)[k] += from[k];
-        from = (const uint64_t *)&s->quota;
-        for (size_t k = 0; k < sizeof *q / sizeof *from; k++)
-            ((uint64_t *)q)[k] += from[k];
-        *connections += s->connections;
+        const struct zone_slot *slot = zone_slot(m->zone, i);
+        const uint64_t *from = (const uint64_t *)&slot->counters;
+        for (size_t k = 0; k < sizeof s->counters / sizeof *from; k++)
+            ((uint64_t *)&s->counters)[k] += from[k];
+        from = (const uint64_t *)&slot->quota;
+        for (size_t k = 0; k < sizeof s->quota / sizeof *from; k++)
+            ((uint64_t *)&s->quota)[k] += from[k];
+        s->connections += slot->connections;
     }
 }
 
-static void metric(struct buf *out, const char *name, const char *type, const char *help,
-                   uint64_t v)
+/* Adds to a metric with one label, or none (label NULL). */
+static void labelled(struct metrics *all, enum metric_kind kind, const char *name, const char *help,
+                     const char *label, const char *value, double v)
 {
-    buf_printf(out, "# HELP tollgate_%s %s\n# TYPE tollgate_%s %s\ntollgate_%s %" PRIu64 "\n", name,
-               help, name, type, name, v);
+    const char *why;
+    struct slice text = slice_of(value != NULL ? value : "");
+    struct metric_spec spec = { .kind = kind, .name = name, .help = help, .own = true };
+    spec.nlabels = label != NULL;
+    spec.labels[0] = label;
+    struct metric *m = metrics_register(all, &spec, &why);
+    if (m != NULL)
+        metric_add(metric_series(m, &text), v);
+    else
+        log_error("metric %s: %s", name, why); /* a mistake of ours, which a test shows */
 }
 
-static void shared_metrics(struct master *m, struct buf *out)
+static void counter(struct metrics *all, const char *name, const char *help, uint64_t v)
+{
+    labelled(all, METRIC_COUNTER, name, help, NULL, NULL, (double)v);
+}
+
+static void gauge(struct metrics *all, const char *name, const char *help, double v)
+{
+    labelled(all, METRIC_GAUGE, name, help, NULL, NULL, v);
+}
+
+/* --- what workers count --- */
+
+static void requests(struct metrics *all, const struct sums *s)
+{
+#define X(field, name, help) counter(all, "tollgate_" name, help, s->counters.field);
+    COUNTERS(X)
+#undef X
+    const struct counters *c = &s->counters;
+    double open = (double)c->requests - (double)c->ended - (double)c->lost;
+    gauge(all, "tollgate_requests_in_flight", "Requests that have not ended", open > 0 ? open : 0);
+    gauge(all, "tollgate_client_connections", "Client connections that are open",
+          (double)s->connections);
+}
+
+static void quota(struct metrics *all, const struct quota_stats *q)
+{
+    const struct {
+        const char *verdict;
+        uint64_t n;
+    } decisions[] = { { "admitted", q->admitted },
+                      { "rate", q->refused_rate },
+                      { "concurrency", q->refused_concurrency },
+                      { "budget", q->refused_budget },
+                      { "unavailable", q->unavailable } };
+    for (size_t i = 0; i < sizeof decisions / sizeof *decisions; i++)
+        labelled(all, METRIC_COUNTER, "tollgate_quota_decisions_total",
+                 "Requests decided by quota; unavailable: Redis did not decide in time", "verdict",
+                 decisions[i].verdict, (double)decisions[i].n);
+    counter(all, "tollgate_quota_settled_total", "Settlements", q->settled);
+    counter(all, "tollgate_quota_voided_total",
+            "Admissions of unknown outcome that were taken back", q->voided);
+    counter(all, "tollgate_quota_overspent_total", "Settlements above their reservation",
+            q->overspent);
+    counter(all, "tollgate_quota_lapsed_total", "Reservations whose lease was gone at renewal",
+            q->lapsed);
+    counter(all, "tollgate_quota_healed_total", "Slots of dead gateways that were freed",
+            q->healed);
+    counter(all, "tollgate_quota_lost_total", "Settlements that had to be given up", q->lost);
+    gauge(all, "tollgate_quota_pending", "Settlements that wait for Redis", (double)q->pending);
+}
+
+static void shared_dictionary(struct master *m, struct metrics *all)
 {
     struct shared_stats s;
     shared_stats(m->shared, &s);
-    metric(out, "shared_size_bytes", "gauge", "Bytes that entries of tg.shared may take", s.size);
-    metric(out, "shared_used_bytes", "gauge", "Bytes that entries of tg.shared take", s.bytes);
-    metric(out, "shared_entries", "gauge", "Entries of tg.shared", s.entries);
-    metric(out, "shared_evictions_total", "counter",
-           "Entries of tg.shared that went before their time", s.evictions);
-    metric(out, "shared_expired_total", "counter", "Entries of tg.shared that were found expired",
-           s.expired);
-    metric(out, "shared_lock_misses_total", "counter",
-           "Uses of tg.shared that did not get a lock in time", s.lock_misses);
-    metric(out, "shared_emptied_total", "counter",
-           "Parts of tg.shared emptied since a worker died in them", s.emptied);
+    gauge(all, "tollgate_shared_size_bytes", "Bytes that entries of tg.shared may take",
+          (double)s.size);
+    gauge(all, "tollgate_shared_used_bytes", "Bytes that entries of tg.shared take",
+          (double)s.bytes);
+    gauge(all, "tollgate_shared_entries", "Entries of tg.shared", (double)s.entries);
+    counter(all, "tollgate_shared_evictions_total",
+            "Entries of tg.shared that went before their time", s.evictions);
+    counter(all, "tollgate_shared_expired_total", "Entries of tg.shared that were found expired",
+            s.expired);
+    counter(all, "tollgate_shared_lock_misses_total",
+            "Uses of tg.shared that did not get a lock in time", s.lock_misses);
+    counter(all, "tollgate_shared_emptied_total",
+            "Parts of tg.shared emptied since a worker died in them", s.emptied);
 }
 
-/* What plugins count, by name and labels: the sum over workers. */
-static void plugin_metrics(struct master *m, struct buf *out)
+/* --- what the master knows --- */
+
+/* Bytes of a process in memory; 0 where it has gone. */
+static double resident(pid_t pid)
+{
+    char path[64];
+    long pages = 0;
+    snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
+    FILE *f = fopen(path, "re");
+    if (f == NULL)
+        return 0;
+    if (fscanf(f, "%*s %ld", &pages) != 1)
+        pages = 0;
+    fclose(f);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+static void workers(struct master *m, struct metrics *all)
+{
+    static const char *const reasons[EXIT_REASONS] = { "exit", "signal", "watchdog" };
+    char worker[16];
+    for (const struct member *w = m->members; w != NULL; w = w->next) {
+        const struct zone_slot *s = zone_slot(m->zone, w->slot);
+        snprintf(worker, sizeof worker, "%u", w->place);
+#define GAUGE(name, help, v)                                                                       \
+    labelled(all, METRIC_GAUGE, "tollgate_worker_" name, help, "worker", worker, (double)(v))
+        GAUGE("resident_memory_bytes", "Memory of a worker's process", resident(w->pid));
+        GAUGE("lua_memory_bytes", "Memory of a worker's current Lua state", s->lua_bytes);
+        GAUGE("buffer_bytes", "Memory of a worker's buffers", s->buffers);
+        GAUGE("generations", "Generations of the configuration that live in a worker",
+              s->generations);
+        GAUGE("redis_usable", "1 where a worker's connection to Redis is usable", s->redis_usable);
+#undef GAUGE
+    }
+    for (int i = 0; i < EXIT_REASONS; i++)
+        labelled(all, METRIC_COUNTER, "tollgate_worker_restarts_total",
+                 "Workers that were replaced, by how they ended", "reason", reasons[i],
+                 (double)zone_totals(m->zone)->restarts[i]);
+}
+
+static void configuration(struct master *m, struct metrics *all)
+{
+    const struct zone_totals *t = zone_totals(m->zone);
+    static const char reloads[] = "tollgate_reloads_total", help[] = "Reloads, by outcome";
+    labelled(all, METRIC_COUNTER, reloads, help, "outcome", "ok", (double)t->reloads);
+    labelled(all, METRIC_COUNTER, reloads, help, "outcome", "failed", (double)t->reload_failures);
+    gauge(all, "tollgate_last_reload_successful",
+          "1 unless the last reload changed nothing, for a fault",
+          m->last_reload.at == 0 || m->last_reload.ok);
+    gauge(all, "tollgate_generation", "Generation of the configuration that serves",
+          (double)m->plan->number);
+    labelled(all, METRIC_GAUGE, "tollgate_config_info", "Hash of the configuration that serves",
+             "hash", m->plan->hash, 1);
+    for (const struct quarantined *q = m->quarantine; q != NULL; q = q->next)
+        labelled(all, METRIC_GAUGE, "tollgate_plugin_quarantined",
+                 "1 where a plugin is quarantined", "plugin", q->plugin, q->active);
+}
+
+static void process(struct master *m, struct metrics *all)
+{
+    labelled(all, METRIC_GAUGE, "tollgate_build_info", "Version of the gateway", "version",
+             TOLLGATE_VERSION, 1);
+    gauge(all, "tollgate_ready", "1 where requests can be served", master_not_ready(m) == NULL);
+    gauge(all, "process_start_time_seconds", "Start of the gateway since the epoch",
+          (double)m->started / 1000);
+    gauge(all, "process_resident_memory_bytes", "Memory of the master's process",
+          resident(getpid()));
+}
+
+void master_metrics(struct master *m, struct buf *out)
 {
     struct metrics *all = metrics_new();
+    struct sums s = { .connections = 0 };
+    sum(m, &s);
+    process(m, all);
+    configuration(m, all);
+    workers(m, all);
+    requests(all, &s);
+    quota(all, &s.quota);
+    shared_dictionary(m, all);
     for (unsigned i = 0; i < zone_slots(m->zone); i++)
         metrics_merge(all, zone_metrics(m->zone, i), true);
     metrics_merge(all, zone_metrics_gone(m->zone), false);
     metrics_write(all, out);
     metrics_free(all);
-}
-
-void master_metrics(struct master *m, struct buf *out)
-{
-    struct counters c = { 0 };
-    struct quota_stats q = { 0 };
-    uint64_t connections = 0;
-    sum(m, &c, &q, &connections);
-    counters_write(&c, out);
-    metric(out, "quota_admitted_total", "counter", "Requests admitted in Redis", q.admitted);
-    metric(out, "quota_refused_rate_total", "counter", "Requests refused by the bucket",
-           q.refused_rate);
-    metric(out, "quota_refused_concurrency_total", "counter", "Requests refused by concurrency",
-           q.refused_concurrency);
-    metric(out, "quota_refused_budget_total", "counter", "Requests refused by the budget",
-           q.refused_budget);
-    metric(out, "quota_unavailable_total", "counter",
-           "Admissions that Redis did not decide in time", q.unavailable);
-    metric(out, "quota_settled_total", "counter", "Settlements", q.settled);
-    metric(out, "quota_voided_total", "counter",
-           "Admissions of unknown outcome that were taken back", q.voided);
-    metric(out, "quota_overspent_total", "counter", "Settlements above their reservation",
-           q.overspent);
-    metric(out, "quota_lapsed_total", "counter", "Reservations whose lease was gone at renewal",
-           q.lapsed);
-    metric(out, "quota_healed_total", "counter", "Slots of dead gateways that were freed",
-           q.healed);
-    metric(out, "quota_lost_total", "counter", "Settlements that had to be given up", q.lost);
-    metric(out, "client_connections", "gauge", "Client connections that are open", connections);
-    metric(out, "generation", "gauge", "Generation of the configuration that serves",
-           m->plan->number);
-    metric(out, "reloads_total", "counter", "Reloads that went well", m->reloads);
-    metric(out, "reload_failures_total", "counter", "Reloads that changed nothing, for a fault",
-           m->reload_failures);
-    shared_metrics(m, out);
-    plugin_metrics(m, out);
 }

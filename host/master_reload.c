@@ -27,8 +27,8 @@ static void tell(struct master *m, bool ok, struct slice text)
     m->last_reload.at = loop_wall_ms();
     m->last_reload.ok = ok;
     snprintf(m->last_reload.text, sizeof m->last_reload.text, "%.*s", (int)text.n, text.p);
-    m->reloads += ok;
-    m->reload_failures += !ok;
+    zone_totals(m->zone)->reloads += ok;
+    zone_totals(m->zone)->reload_failures += !ok;
     notify("READY=1");
     while (w != NULL) {
         struct waiter *next = w->next;

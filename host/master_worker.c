@@ -239,16 +239,31 @@ static bool replaced(const struct master *m, const struct member *w)
     return young != NULL;
 }
 
+/* Nothing that it counted is lost; the requests that it had are counted as such. */
+static void close_slot(struct master *m, struct zone_slot *slot, unsigned number)
+{
+    struct counters *c = &slot->counters;
+    slot->state = ZONE_EMPTY;
+    slot->connections = slot->exchanges = 0;
+    slot->redis_usable = 0;
+    slot->mark = 0;
+    c->lost = c->requests - c->ended;
+    slot->quota.lost += slot->quota.pending;
+    slot->quota.pending = 0;
+    zone_metrics_fold(m->zone, number);
+}
+
+static enum zone_exit reason(const struct member *w, int status)
+{
+    return w->interrupted != 0 ? EXIT_WATCHDOG : WIFSIGNALED(status) ? EXIT_SIGNAL : EXIT_CODE;
+}
+
 static void judge(struct master *m, struct member *w, int status)
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     struct zone_slot *slot = zone_slot(m->zone, w->slot);
     uint64_t mark = slot->mark;
-    slot->state = ZONE_EMPTY;
-    slot->connections = slot->exchanges = 0;
-    slot->redis_usable = 0;
-    slot->mark = 0;
-    zone_metrics_fold(m->zone, w->slot);
+    close_slot(m, slot, w->slot);
     if (code == WORKER_LEAK || (code > 0 && m->ending && m->code == 0))
         m->code = code == WORKER_LEAK ? WORKER_LEAK
                                       : 1; /* its end is our end: whoever watches us should know */
@@ -259,8 +274,10 @@ static void judge(struct master *m, struct member *w, int status)
     master_reload_lost(m, w);
     if (code == WORKER_REFUSED)
         master_end(m, 1);
-    else if (!m->ending && w->state != MEMBER_DRAINING && !(w->adopted && replaced(m, w)))
+    else if (!m->ending && w->state != MEMBER_DRAINING && !(w->adopted && replaced(m, w))) {
+        zone_totals(m->zone)->restarts[reason(w, status)]++;
         replace(m, w);
+    }
     if (!m->ending)
         master_roll(m);
 }

@@ -244,6 +244,11 @@ void metric_set(struct metric_series *s, double v)
     *s->value = v;
 }
 
+double *metric_value(struct metric_series *s)
+{
+    return s->value;
+}
+
 void metric_observe(const struct metric *m, struct metric_series *s, double v)
 {
     int i = 0;

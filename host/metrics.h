@@ -1,4 +1,4 @@
-/* Counters, gauges and histograms that plugins make, by name, and their text for Prometheus (the
+/* Counters, gauges and histograms of plugins and of the host, by name, and their text for Prometheus (the
  * text format 0.0.4).
  *
  * A metric has a fixed list of labels. Each combination of their values that occurs is a series
@@ -37,6 +37,7 @@ struct metric_spec {
     const char *labels[METRICS_LABELS];
     double buckets[METRICS_BUCKETS]; /* upper bounds, rising, without infinity */
     uint32_t series;                 /* the bound; 0: METRICS_SERIES */
+    bool own;                        /* the gateway's own: its name may begin with tollgate_ */
 };
 
 struct metrics *metrics_new(void);
@@ -61,6 +62,8 @@ struct metric_series *metric_series(struct metric *m, const struct slice *values
 /* Of counters and gauges. */
 void metric_add(struct metric_series *s, double v);
 void metric_set(struct metric_series *s, double v);
+/* Where the value of a counter or gauge stands, for who adds to it often. */
+double *metric_value(struct metric_series *s);
 /* Of histograms. */
 void metric_observe(const struct metric *m, struct metric_series *s, double v);
 

@@ -14,7 +14,7 @@ static const char *take(const char **at)
 
 static struct metric *merge_metric(struct metrics *m, const struct area_record *r, bool gauges)
 {
-    struct metric_spec spec = { .kind = (enum metric_kind)r->metric.kind };
+    struct metric_spec spec = { .kind = (enum metric_kind)r->metric.kind, .own = true };
     const char *why, *at = (const char *)(r->metric.bounds + r->metric.nbuckets);
     if (spec.kind == METRIC_GAUGE && !gauges)
         return NULL;

@@ -33,7 +33,7 @@ static const char *name_fault(const struct metric_spec *spec)
     if (!is_name(name))
         return "a name is made of letters, digits and _, begins with no digit, and has 128 bytes "
                "at most";
-    if (slice_starts(slice_of(name), SLICE("tollgate_")))
+    if (!spec->own && slice_starts(slice_of(name), SLICE("tollgate_")))
         return "names that begin with tollgate_ are the gateway's own";
     if (spec->kind == METRIC_COUNTER && !ends(name, "_total"))
         return "a counter's name must end in _total";

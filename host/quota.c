@@ -62,7 +62,20 @@ const char *quota_limits_check(const struct quota_limits *l)
 
 const struct quota_stats *quota_stats(const struct quota *q)
 {
-    return &q->stats;
+    return q->stats;
+}
+
+void quota_count_at(struct quota *q, struct quota_stats *at)
+{
+    at->pending = q->stats->pending;
+    q->stats = at;
+}
+
+void quota_set_batch(struct quota *q, void (*on_batch)(void *arg, bool settle, unsigned requests),
+                     void *arg)
+{
+    q->on_batch = on_batch;
+    q->on_batch_arg = arg;
 }
 
 /* --- the end of a turn --- */
@@ -79,7 +92,7 @@ static void decide_at_once(struct quota *q)
             int64_t start;
             e->result.now_ms = quota_now(q);
             quota_month(e->result.now_ms, &start, &e->result.month_end_ms);
-            q->stats.admitted++;
+            q->stats->admitted++;
             quota_entry_tell(e, false);
         } else {
             quota_entry_unavailable(e);
@@ -174,7 +187,7 @@ void quota_settle(struct quota *q, struct quota_grant *g, uint64_t actual)
     quota_entry_close(e);
     e->actual = actual < QUOTA_TOKENS_MAX ? actual : QUOTA_TOKENS_MAX;
     if (e->counted && e->form == QUOTA_FIRST && e->actual > e->reserve)
-        q->stats.overspent++;
+        q->stats->overspent++;
     if (quota_needs_settling(e))
         quota_send_settlement(e);
     else
@@ -183,5 +196,5 @@ void quota_settle(struct quota *q, struct quota_grant *g, uint64_t actual)
 
 bool quota_idle(const struct quota *q)
 {
-    return q->pins == 0 && q->dirty == NULL && q->at_once.first == NULL && q->stats.pending == 0;
+    return q->pins == 0 && q->dirty == NULL && q->at_once.first == NULL && q->stats->pending == 0;
 }

@@ -104,5 +104,10 @@ struct quota_stats {
     uint64_t lost;      /* settlements that will never be made */
 };
 const struct quota_stats *quota_stats(const struct quota *q);
+/* Goes on counting at `at`, which has what was counted before, and outlives q. */
+void quota_count_at(struct quota *q, struct quota_stats *at);
+/* Says how many requests each script call has. */
+void quota_set_batch(struct quota *q, void (*on_batch)(void *arg, bool settle, unsigned requests),
+                     void *arg);
 
 #endif

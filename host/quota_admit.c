@@ -41,7 +41,7 @@ static void end_unavailable(struct quota_call *c)
 
 static void admitted(struct quota_entry *e)
 {
-    e->q->stats.admitted++;
+    e->q->stats->admitted++;
     if (e->cb != NULL) {
         quota_entry_open(e);
         quota_entry_tell(e, true);
@@ -57,7 +57,7 @@ static void admitted(struct quota_entry *e)
 
 static void refused(struct quota_entry *e)
 {
-    struct quota_stats *s = &e->q->stats;
+    struct quota_stats *s = e->q->stats;
     if (e->cb != NULL) {
         uint64_t *count = e->result.verdict == QUOTA_RATE     ? &s->refused_rate
                           : e->result.verdict == QUOTA_BUDGET ? &s->refused_budget
@@ -219,6 +219,8 @@ void quota_ask(struct quota_call *c)
     put_keys(a, c, l);
     put_args(a, c, l);
     quota_hold(q);
+    if (q->on_batch != NULL)
+        q->on_batch(q->on_batch_arg, false, c->n);
     rds_eval_owned(q->rds, &q->admit, a->nkeys, a->keys, a->nargs, a->args,
                    c->entries[0]->deadline_ms, on_answer, c);
 }

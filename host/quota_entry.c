@@ -109,7 +109,7 @@ void quota_entry_unavailable(struct quota_entry *e)
     int64_t start;
     if (e->cb == NULL)
         return;
-    e->q->stats.unavailable++;
+    e->q->stats->unavailable++;
     e->result = (struct quota_result){ .verdict = QUOTA_UNAVAILABLE,
                                        .retry_ms = -1,
                                        .now_ms = quota_now(e->q) };

@@ -15,7 +15,7 @@ static void on_healed(void *arg, redisReply *reply, enum rds_error err)
 {
     struct quota *q = arg;
     if (err == RDS_OK && reply->type == REDIS_REPLY_STRING)
-        q->stats.healed += strtoull(reply->str, NULL, 10);
+        q->stats->healed += strtoull(reply->str, NULL, 10);
     else if (err == RDS_OK && reply->type == REDIS_REPLY_ERROR)
         quota_log_error(q, "heal", reply->str);
     quota_let_go(q);

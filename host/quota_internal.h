@@ -119,7 +119,9 @@ struct quota {
     uint64_t lost_before_free;
     int64_t clock_offset; /* of Redis's clock to ours, ms */
     struct quota_args args;
-    struct quota_stats stats;
+    struct quota_stats *stats, own; /* stats: &own, or where the caller wants them */
+    void (*on_batch)(void *arg, bool settle, unsigned requests); /* NULL: nobody counts */
+    void *on_batch_arg;
 };
 
 /* quota.c */

@@ -65,7 +65,7 @@ static void destroy_list(struct quota_list *l)
 
 static void destroy(struct quota *q)
 {
-    uint64_t lost = q->stats.lost - q->lost_before_free;
+    uint64_t lost = q->stats->lost - q->lost_before_free;
     if (lost > 0)
         log_error("quota: %llu settlements were under way at the end and are lost",
                   (unsigned long long)lost);
@@ -107,7 +107,7 @@ void quota_let_go(struct quota *q)
 static void stop(struct quota *q)
 {
     q->freed = true;
-    q->lost_before_free = q->stats.lost;
+    q->lost_before_free = q->stats->lost;
     rds_unwatch(q->rds, &q->watch);
     rds_forget(q->rds, &q->admit);
     rds_forget(q->rds, &q->settle);
@@ -126,6 +126,7 @@ struct quota *quota_new_from(struct loop *l, struct rds *r, const char *script_d
                              quota_read read, void *arg)
 {
     struct quota *q = mem_zalloc(sizeof *q);
+    q->stats = &q->own;
     q->loop = l;
     q->rds = r;
     q->hash_tags = hash_tags;
@@ -174,8 +175,8 @@ void quota_free(struct quota *q)
         unsettled++;
     if (unsettled > 0)
         log_error("quota: %llu grants were never settled", (unsigned long long)unsettled);
-    if (q->stats.pending > 0)
+    if (q->stats->pending > 0)
         log_error("quota: %llu settlements were never delivered",
-                  (unsigned long long)q->stats.pending);
+                  (unsigned long long)q->stats->pending);
     quota_let_go(q);
 }

@@ -11,7 +11,7 @@ static void on_renewed(void *arg, redisReply *reply, enum rds_error err)
     struct quota *q = e->q;
     if (err == RDS_OK && reply->type == REDIS_REPLY_INTEGER && reply->integer == 0 && !e->lapsed) {
         e->lapsed = true;
-        q->stats.lapsed++;
+        q->stats->lapsed++;
     } else if (err != RDS_OK) {
         q->renewal_missed = true;
     }

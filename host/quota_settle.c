@@ -14,7 +14,7 @@
 
 static void lose(struct quota_entry *e)
 {
-    e->q->stats.lost++;
+    e->q->stats->lost++;
     quota_entry_release(e);
 }
 
@@ -27,7 +27,7 @@ static void arm_resend(struct quota *q)
 void quota_keep(struct quota_entry *e)
 {
     struct quota *q = e->q;
-    if (q->freed || q->stats.pending >= q->kept_max) {
+    if (q->freed || q->stats->pending >= q->kept_max) {
         if (!q->freed && !q->overflowed)
             log_error("quota: more than %u settlements wait for Redis; further ones are lost",
                       q->kept_max);
@@ -35,7 +35,7 @@ void quota_keep(struct quota_entry *e)
         lose(e);
         return;
     }
-    q->stats.pending++;
+    q->stats->pending++;
     quota_list_push(&q->stuck, e);
     arm_resend(q);
 }
@@ -46,7 +46,7 @@ static void send_kept(struct quota *q)
         struct quota_entry *e = quota_list_pop(&q->kept);
         if (e == NULL)
             return;
-        q->stats.pending--;
+        q->stats->pending--;
         q->resending++;
         e->resent = true;
         quota_send_settlement(e);
@@ -88,7 +88,7 @@ static void came_back(struct quota_entry *e, bool delivered)
         arm_resend(q);
     else if (q->kept.first != NULL)
         send_kept(q);
-    if (delivered && q->stats.pending == 0)
+    if (delivered && q->stats->pending == 0)
         q->overflowed = false;
 }
 
@@ -96,7 +96,7 @@ static void came_back(struct quota_entry *e, bool delivered)
 
 static void delivered(struct quota_entry *e, const redisReply *outcome)
 {
-    struct quota_stats *s = &e->q->stats;
+    struct quota_stats *s = e->q->stats;
     if (outcome->type != REDIS_REPLY_STRING || strcmp(outcome->str, "type") == 0) {
         log_error("quota: %.*s holds something else; its settlement is lost", (int)e->name.n,
                   e->name.p);
@@ -201,6 +201,8 @@ static void send_call(struct quota_call *c)
     struct quota_args *a = &q->args;
     put_args(a, c);
     quota_hold(q);
+    if (q->on_batch != NULL)
+        q->on_batch(q->on_batch_arg, true, c->n);
     rds_eval_owned(q->rds, &q->settle, a->nkeys, a->keys, a->nargs, a->args, 0, on_settled, c);
 }
 

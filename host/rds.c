@@ -67,11 +67,25 @@ void rds_cmd_release(struct rds_cmd *c)
     r->pooled++;
 }
 
+static void measure(const struct rds_cmd *c, const redisReply *reply, enum rds_error err)
+{
+    static const char *const errors[] = { NULL, "timeout", "closed", "down" };
+    const struct rds *r = c->r;
+    const char *error = errors[err];
+    uint64_t now = err == RDS_OK ? r->read_at : uv_hrtime();
+    if (err == RDS_OK && reply->type == REDIS_REPLY_ERROR)
+        error = "reply";
+    r->on_ended(r->on_ended_arg, c->script != NULL ? c->script->name : NULL,
+                c->sent_at != 0 && now > c->sent_at ? now - c->sent_at : 0, error);
+}
+
 static void tell(struct rds_cmd *c, redisReply *reply, enum rds_error err)
 {
     if (c->told)
         return;
     c->told = true;
+    if (c->r->on_ended != NULL && !c->handshake)
+        measure(c, reply, err);
     if (c->cb != NULL)
         c->cb(c->arg, reply, err);
 }
@@ -214,6 +228,8 @@ static bool take_reply(struct rds *r, redisReply *reply)
 
 void rds_feed(struct rds *r, const char *bytes, size_t n)
 {
+    if (r->on_ended != NULL)
+        r->read_at = uv_hrtime();
     redisReaderFeed(r->reader, bytes, n);
     for (;;) {
         void *reply = NULL;
@@ -283,6 +299,14 @@ const struct rds_config *rds_config_of(const struct rds *r)
 unsigned rds_connection(const struct rds *r)
 {
     return r->generation;
+}
+
+void rds_set_meter(struct rds *r,
+                   void (*on_ended)(void *arg, const char *script, uint64_t ns, const char *error),
+                   void *arg)
+{
+    r->on_ended = on_ended;
+    r->on_ended_arg = arg;
 }
 
 void rds_set_push(struct rds *r, void (*on_push)(void *arg, redisReply *reply), void *arg)

@@ -88,6 +88,13 @@ void rds_unwatch(struct rds *r, struct rds_watch *w);
 void rds_command(struct rds *r, int argc, const struct slice *argv, uint64_t deadline_ms, rds_cb cb,
                  void *arg);
 
+/* Tells of each command that has ended, before its callback: the script's name or NULL, ns since it
+ * was written to the socket (0: it was not), and NULL or what failed: "timeout", "closed", "down",
+ * "reply" (Redis answered an error); all static but the name. on_ended must not call rds. */
+void rds_set_meter(struct rds *r,
+                   void (*on_ended)(void *arg, const char *script, uint64_t ns, const char *error),
+                   void *arg);
+
 /* For subscriptions: from now on what Redis says without being asked (message, pmessage, and each
  * confirmation of SUBSCRIBE, UNSUBSCRIBE and theirs with P; and an error while no command is under
  * way) goes to on_push and answers no command. reply is borrowed until it returns, and it may free

@@ -31,6 +31,7 @@ struct rds_cmd {
     bool handshake;     /* of the connection itself: forgotten with it */
     bool late;          /* its deadline has come; it has one more read */
     bool overdue, told;
+    uint64_t sent_at; /* ns of CLOCK_MONOTONIC; 0: not sent, or nobody measures */
 };
 
 struct rds_queue {
@@ -64,6 +65,9 @@ struct rds {
     bool reached;                                  /* it was usable once */
     void (*on_push)(void *arg, redisReply *reply); /* NULL: none */
     void *push_arg;
+    void (*on_ended)(void *arg, const char *script, uint64_t ns, const char *error); /* or NULL */
+    void *on_ended_arg;
+    uint64_t read_at; /* ns: when the replies at hand were read */
     bool policy_warned, freed, dispatching;
     struct rds_watch *watches;
     const struct rds_script *preloads[RDS_PRELOADS];

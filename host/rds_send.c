@@ -14,6 +14,11 @@ void rds_on_write(struct deferred *d)
     struct rds *r = CONTAINER(d, struct rds, write);
     if (r->stream == NULL || r->out.n == 0)
         return;
+    if (r->on_ended != NULL) {
+        uint64_t now = uv_hrtime();
+        for (struct rds_cmd *c = r->unsent.first; c != NULL; c = c->next)
+            c->sent_at = now;
+    }
     if (r->unsent.first != NULL) {
         *r->sent.last = r->unsent.first;
         r->sent.last = r->unsent.last;

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "figures.h"
 #include "headers.h"
 #include "llm.h"
 #include "message.h"
@@ -20,6 +21,7 @@ struct hook {
     int fn, conf;
     const char *plugin;
     uint64_t mark; /* for the watchdog */
+    struct figures_hook *figures;
     bool skip_on_error;
     bool off; /* quarantined: left out */
 };
@@ -37,6 +39,7 @@ struct target {
     struct header *set;    /* headers set, or removed where value.p is NULL */
     uint32_t nset;
     bool preserve_host;
+    struct figures_target *figures;
 };
 
 struct route_timeouts {
@@ -60,6 +63,7 @@ struct route {
     uint64_t body_limit;   /* bytes */
     struct target *target; /* NULL: plugins answer */
     struct hooks hooks[PHASES];
+    struct figures_route *figures;
     int lua_ref; /* ctx.route */
     uint32_t order;
 };

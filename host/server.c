@@ -90,6 +90,10 @@ static void accept_one(struct listener *ln)
     ln->waiting = false;
     struct stream *stream = stream_accept(s->sv->loop, (uv_stream_t *)ln->handle, &err);
     if (stream != NULL)
+        s->sv->counters->accepted++;
+    else if (err != UV_EAGAIN)
+        s->sv->counters->accept_errors++;
+    if (stream != NULL)
         add(s, conn_new(stream, &ln->owner), ln);
     else if (err != UV_EAGAIN)
         log_warn("accept: %s", uv_strerror(err));
@@ -120,13 +124,16 @@ static void on_connection(uv_stream_t *h, int status)
         if (!s->accept_failed)
             log_error("accept: %s", uv_strerror(status));
         s->accept_failed = true;
+        s->sv->counters->accept_errors++;
         return;
     }
     s->accept_failed = false;
-    if (s->n >= ln->limit)
-        ln->waiting = true;
-    else
+    if (s->n < ln->limit) {
         accept_one(ln);
+        return;
+    }
+    ln->waiting = true;
+    s->sv->counters->deferred++;
 }
 
 static void on_conn_closed(void *self, struct conn *c)

@@ -7,6 +7,7 @@
 
 #include "counters.h"
 #include "fetch.h"
+#include "figures.h"
 #include "loop.h"
 #include "metrics.h"
 #include "quota.h"
@@ -38,20 +39,23 @@ struct services {
     struct loop *loop;
     struct resolve *resolve;
     struct upstream *upstream;
-    struct fetch_client *fetch; /* what plugins fetch by, over upstream */
-    struct rds *rds;            /* NULL in tools that have no Redis */
-    struct rds_pool *rds_pool;  /* connections to lend; NULL likewise */
-    struct quota *quota;        /* NULL likewise */
-    struct shared *shared;      /* NULL while a configuration loads, and in tools that have none */
-    struct buf *access_log;     /* lines of this turn; NULL where switched off */
+    struct fetch_client *fetch;   /* what plugins fetch by, over upstream */
+    struct rds *rds;              /* NULL in tools that have no Redis */
+    struct rds_pool *rds_pool;    /* connections to lend; NULL likewise */
+    struct quota *quota;          /* NULL likewise */
+    struct quota_stats *quota_at; /* where it counts; NULL: in memory of its own */
+    struct shared *shared;  /* NULL while a configuration loads, and in tools that have none */
+    struct buf *access_log; /* lines of this turn; NULL where switched off */
     struct deferred *access_flush;
-    struct counters counters;
-    struct metrics *metrics;  /* of plugins; NULL in tools until the first is registered */
-    uint32_t exchanges;       /* alive */
-    struct exchange *logging; /* those whose log phase waits */
-    struct exchange *gone;    /* those whose answer is read on without a client */
-    uint32_t leaks;           /* found so far */
-    bool draining;            /* answers say that their connection ends */
+    struct counters *counters; /* of this worker; NULL in tools, which serve no requests */
+    struct metrics *metrics;   /* of plugins; NULL in tools until the first is registered */
+    struct figures *figures;   /* what the host counts in metrics; NULL in tools */
+    uint32_t plugin_errors;    /* what raised, since the start */
+    uint32_t exchanges;        /* alive */
+    struct exchange *logging;  /* those whose log phase waits */
+    struct exchange *gone;     /* those whose answer is read on without a client */
+    uint32_t leaks;            /* found so far */
+    bool draining;             /* answers say that their connection ends */
     bool hash_tags;
     const char *via; /* pseudonym in Via, or NULL */
     struct task_watch watch;
@@ -69,5 +73,13 @@ struct services {
     struct slice
         policy; /* a routing policy to be tried, in place of the one in its file; p == NULL: none */
 };
+
+/* Lua that raised outside a request's phase. */
+static inline void services_plugin_failed(struct services *sv, const char *plugin,
+                                          const char *phase)
+{
+    sv->plugin_errors++;
+    figures_hook_failed(figures_hook(sv->figures, plugin, phase));
+}
 
 #endif

@@ -4,6 +4,7 @@
 #include "task.h"
 
 #include <lauxlib.h>
+#include <time.h>
 
 #include "mem.h"
 
@@ -21,6 +22,7 @@ struct task {
     void *owner;
     const char *tag;
     uint64_t mark;
+    double *meter; /* seconds; NULL: none */
     char *error;
     struct task_hold *holds;
 };
@@ -170,6 +172,11 @@ const char *task_tag(const struct task *t)
     return t->tag;
 }
 
+void task_set_meter(struct task *t, double *seconds)
+{
+    t->meter = seconds;
+}
+
 void task_set_mark(struct task *t, uint64_t word)
 {
     t->mark = word;
@@ -211,6 +218,24 @@ static enum task_outcome fail(struct task *t)
     return TASK_ERROR;
 }
 
+static uint64_t nanoseconds(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+static int resume(struct task *t, int nargs)
+{
+    double *meter = t->meter;
+    if (meter == NULL)
+        return lua_resume(t->co, nargs);
+    uint64_t begun = nanoseconds();
+    int status = lua_resume(t->co, nargs);
+    *meter += (double)(nanoseconds() - begun) / 1e9;
+    return status;
+}
+
 static enum task_outcome run(struct task *t, int nargs)
 {
     struct task_pool *p = t->pool;
@@ -218,7 +243,7 @@ static enum task_outcome run(struct task *t, int nargs)
     p->current = t;
     t->state = TASK_RUNNING;
     uint64_t before = task_pool_mark(p, t->mark);
-    int status = lua_resume(t->co, nargs);
+    int status = resume(t, nargs);
     task_pool_mark(p, before);
     p->current = outer;
     bool waits = t->state == TASK_WAITING;

@@ -55,6 +55,8 @@ enum task_outcome task_call(struct task *t, int nargs);
 const char *task_error(const struct task *t);
 enum task_state task_state(const struct task *t);
 void *task_owner(const struct task *t);
+/* Seconds that this task's Lua runs from now on are added there; NULL: nowhere. */
+void task_set_meter(struct task *t, double *seconds);
 /* What the watch shows while this task's Lua runs (zone_mark); also after it has waited. */
 void task_set_mark(struct task *t, uint64_t mark);
 uint64_t task_mark(const struct task *t);

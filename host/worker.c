@@ -21,14 +21,6 @@ enum { BEAT_MS = 50, ROOM_MS = 20, ORPHAN_GRACE_S = 6 };
 
 /* --- the slot --- */
 
-static void add_quota(struct quota_stats *out, const struct quota_stats *base,
-                      const struct quota_stats *q)
-{
-    const uint64_t *a = (const uint64_t *)base, *b = (const uint64_t *)q;
-    for (size_t i = 0; i < sizeof *out / sizeof *a; i++)
-        ((uint64_t *)out)[i] = a[i] + b[i];
-}
-
 static void show_redis(struct worker *w)
 {
     struct rds *r = w->gw.sv.rds;
@@ -44,12 +36,10 @@ void worker_show(struct worker *w)
     struct zone_slot *s = w->slot;
     struct gateway *gw = &w->gw;
     s->beat = zone_now();
-    s->counters = gw->sv.counters;
     s->connections = gw->server != NULL ? server_connections(gw->server) : 0;
     s->exchanges = gw->sv.exchanges;
     s->generations = gw->sv.ngenerations;
-    if (gw->sv.quota != NULL)
-        add_quota(&s->quota, &w->quota_base, quota_stats(gw->sv.quota));
+    s->buffers = buf_bytes();
     show_redis(w);
 }
 
@@ -202,9 +192,8 @@ static int start(struct worker *w, int control_fd)
     static const struct control_events events = { on_message, on_control_end };
     if (loop_init(&w->loop) != 0 || gateway_init(&w->gw, &w->loop) != 0)
         return -1;
-    w->gw.sv.counters = w->slot->counters;
-    w->quota_base = w->slot->quota;
-    w->quota_base.pending = 0;
+    w->gw.sv.counters = &w->slot->counters;
+    w->gw.sv.quota_at = &w->slot->quota;
     w->gw.sv.watch.mark = &w->slot->mark;
     worker_join(w);
     w->gw.on_closing = on_gateway_closing;

@@ -13,7 +13,6 @@ struct worker {
     struct zone *zone;
     struct zone_slot *slot;
     unsigned slot_number;
-    struct quota_stats quota_base; /* of those that had the slot before */
     uv_prepare_t turn;
     struct timer beat;
     uint64_t turns;

@@ -18,6 +18,7 @@ struct zone_head {
     uint64_t magic, n;
     uint64_t gone;           /* which of the two */
     uint64_t routing;        /* version */
+    struct zone_totals totals;
     _Atomic uint64_t leader; /* slot + 1; 0: none */
     struct zone_slot slots[];
 };
@@ -154,6 +155,11 @@ bool zone_leads(struct zone *z, unsigned slot)
     if (may_lead(z, leader) || s->state == ZONE_DRAINING)
         return false;
     return atomic_compare_exchange_strong(&z->head->leader, &leader, slot + 1u);
+}
+
+struct zone_totals *zone_totals(struct zone *z)
+{
+    return &z->head->totals;
 }
 
 uint64_t *zone_routing(struct zone *z)

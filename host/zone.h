@@ -2,8 +2,8 @@
  * worker alone and read by whoever wants the sum. A slot outlives its worker, so a death loses
  * nothing.
  *
- * Beside each slot there is an area for what the worker's plugins count (metrics_area.h), and one
- * for what workers that have gone counted.
+ * Beside each slot there is an area for what the worker and its plugins count in metrics
+ * (metrics_area.h), and one for what workers that have gone counted.
  *
  * All fields of a slot are 64-bit words that are read and written whole, so no lock is needed; a
  * reader may see one field a moment older than the next. */
@@ -31,12 +31,21 @@ struct zone_slot {
     uint64_t mark;                    /* what Lua runs now: zone_mark; 0: none */
     uint64_t generation, generations; /* current, and how many live */
     uint64_t started;                 /* CLOCK_REALTIME in ms */
-    uint64_t connections, exchanges, lua_bytes;
-    uint64_t place; /* whose sockets it accepts on */
+    uint64_t connections, exchanges, lua_bytes, buffers; /* buffers: bytes in buf.h's */
+    uint64_t place;                                      /* whose sockets it accepts on */
     uint64_t redis_usable;
     char redis_problem[ZONE_TEXT]; /* written before redis_usable becomes 0 */
     struct counters counters;
     struct quota_stats quota;
+};
+
+/* Why a worker that was to serve on ended. */
+enum zone_exit { EXIT_CODE, EXIT_SIGNAL, EXIT_WATCHDOG, EXIT_REASONS };
+
+/* What the master counts; it outlives an upgrade. */
+struct zone_totals {
+    uint64_t reloads, reload_failures;
+    uint64_t restarts[EXIT_REASONS];
 };
 
 struct zone;
@@ -61,6 +70,7 @@ struct metrics_area *zone_metrics_gone(struct zone *z);
 /* The worker of a slot has gone: what it counted is kept (gauges are not), and its area is empty.
  * For the master. */
 void zone_metrics_fold(struct zone *z, unsigned i);
+struct zone_totals *zone_totals(struct zone *z);
 /* The version of the routing policy that the replica runs; 0: not known. Written by the master. */
 uint64_t *zone_routing(struct zone *z);
 /* True in one worker at a time: the one that asked first, and another once that has gone, drains,

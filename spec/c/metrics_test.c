@@ -360,11 +360,14 @@ static void merges_areas(void **state)
     (void)state;
     struct metrics_area *a = area_new(), *b = area_new();
     struct metrics *one = metrics_new_in(a), *two = metrics_new_in(b), *all = metrics_new();
-    const struct metric_spec counter = { METRIC_COUNTER, "x_total", "X", 2, 0,
-                                         { "a", "b" },   { 0 },     0 };
-    const struct metric_spec gauge = { METRIC_GAUGE, "g", "G", 0, 0, { NULL }, { 0 }, 0 };
-    const struct metric_spec histogram = { METRIC_HISTOGRAM, "h", "H", 0, 1, { NULL }, { 1 }, 0 };
-    const struct metric_spec other_kind = { METRIC_GAUGE, "h", "H", 0, 0, { NULL }, { 0 }, 0 };
+    const struct metric_spec counter = { METRIC_COUNTER, "x_total", "X", 2,    0,
+                                         { "a", "b" },   { 0 },     0,   false };
+    const struct metric_spec gauge = { METRIC_GAUGE, "g", "G", 0, 0, { NULL }, { 0 }, 0, false };
+    const struct metric_spec histogram = { METRIC_HISTOGRAM, "h",   "H", 0,    1,
+                                           { NULL },         { 1 }, 0,   false };
+    const struct metric_spec other_kind = {
+        METRIC_GAUGE, "h", "H", 0, 0, { NULL }, { 0 }, 0, false
+    };
     count(make(one, &counter), "1", "2", 3);
     count(make(two, &counter), "1", "2", 4);
     count(make(two, &counter), "", "2", 5);
@@ -394,9 +397,12 @@ static void survives_a_full_area(void **state)
     (void)state;
     struct metrics_area *a = area_new();
     struct metrics *m = metrics_new_in(a), *all = metrics_new();
-    struct metric_spec wide = { METRIC_HISTOGRAM, "wide",   "W",   1,
-                                METRICS_BUCKETS,  { "id" }, { 0 }, METRICS_SERIES_MAX };
-    const struct metric_spec late = { METRIC_COUNTER, "late_total", "L", 0, 0, { NULL }, { 0 }, 0 };
+    struct metric_spec wide = {
+        METRIC_HISTOGRAM,   "wide", "W", 1, METRICS_BUCKETS, { "id" }, { 0 },
+        METRICS_SERIES_MAX, false
+    };
+    const struct metric_spec late = { METRIC_COUNTER, "late_total", "L", 0,    0,
+                                      { NULL },       { 0 },        0,   false };
     char id[16];
     for (int i = 0; i < METRICS_BUCKETS; i++)
         wide.buckets[i] = i;

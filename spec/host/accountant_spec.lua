@@ -226,8 +226,8 @@ describe("after thousands of mixed requests", function()
     for _, tokens in pairs(sums) do total = total + tokens end
     sums.unmetered = nil -- without a budget nothing is counted in Redis
     assert.same(sums, charged(redis))
-    assert.equal(missing, quota.metric(gw, "usage_missing_total"))
-    assert.equal(total, quota.metric(gw, "tokens_used_total"))
+    assert.equal(missing, gw:metric("usage_missing_total"))
+    assert.equal(total, gw:metric("tokens_used_total"))
 
     -- That the mix was one.
     local n = counts(plans)

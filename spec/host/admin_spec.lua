@@ -111,32 +111,18 @@ describe("the admin listener", function()
     on.gw:request { path = "/after" }
     local list = on.gw:wait_access(lines + 1)
     assert.same({ lines + 1, "/after" }, { #list, list[#list].path })
-    rig.wait_counter(on.gw, "requests_total", #list)
+    on.gw:wait_metric("requests_total", #list)
   end))
 
   it("gives figures as Prometheus reads them: each with help and type, once", async(function()
     on.gw:request {}
-    support.wait_for(function() return rig.counter(on.gw, "requests_total") >= 1 end, "the count")
+    support.wait_for(function() return on.gw:metric("requests_total") >= 1 end, "the count")
     local res = on.gw:admin("/metrics")
     assert.equal("text/plain; version=0.0.4", res.headers["content-type"])
-    local help, kind, value = {}, {}, {}
-    for line in res.body:gmatch("([^\n]*)\n") do
-      local name = line:match("^# HELP (tollgate_[%w_]+) %S")
-      if name then
-        assert.is_nil(help[name])
-        help[name] = true
-      elseif line:match("^# TYPE ") then
-        name = line:match("^# TYPE (tollgate_[%w_]+) counter$") or line:match("^# TYPE (tollgate_[%w_]+) gauge$")
-        kind[assert(name, line)] = true
-      else
-        local n
-        name, n = line:match("^(tollgate_[%w_]+) (%d+)$")
-        assert(name and help[name] and kind[name] and not value[name], line)
-        value[name] = tonumber(n)
-      end
-    end
-    assert.is_true(value.tollgate_requests_total >= 1)
-    for name in pairs(help) do assert.is_number(value[name], name) end
+    local samples, types, help = support.prometheus.parse(res.body)
+    for _, sample in ipairs(samples) do assert.matches("^%l[%l%d_]*$", sample.name) end
+    for name in pairs(types) do assert.matches("^[%u%d].*[^.]$", help[name], name) end
+    assert.is_true(support.prometheus.sum(samples, "tollgate_requests_total") >= 1)
   end))
 end)
 

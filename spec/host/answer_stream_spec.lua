@@ -176,6 +176,6 @@ describe("a function that goes wrong", function()
     local res, err = on.gw:request { path = "/wrong" }
     assert.same({ nil, "closed" }, { res, err })
     on.gw:wait_log("plugin maker, phase access, route r: [^\n]*the function that this returned as a body returned neither")
-    rig.wait_counter(on.gw, "plugin_errors_total", 2) -- with the one above
+    on.gw:wait_metric("plugin_errors_total", 2) -- with the one above
   end))
 end)

@@ -127,7 +127,7 @@ describe("metering of an answer", function()
         assert.same({ expected, text }, { charged, body }, policy)
         local line = gw:wait_access(1)[1]
         assert.is_string(line.tokens.usage_missing)
-        rig.counts(gw, "usage_missing_total", 1)
+        gw:wait_metric("usage_missing_total", 1)
         gw:stop()
       end
     end))

@@ -104,7 +104,7 @@ describe("a metered request", function()
     assert.same({ '{"n":2,"max_completion_tokens": 500 ,' .. MESSAGES .. "}", 1002 }, { body, tokens })
     body = ask('{"stream":true,' .. MESSAGES .. "}")
     assert.equal('{"max_completion_tokens":500,"stream_options":{"include_usage":true},"stream":true,' .. MESSAGES .. "}", body)
-    rig.counts(gw, "not_estimated_total", 3)
+    gw:wait_metric("not_estimated_total", 3)
   end))
 
   it("is not capped where it is so set, or has no budget", async(function()

@@ -47,7 +47,7 @@ local told_so_far = 0
 -- So many plugins have raised since this was last called: all are counted, and no more.
 local function assert_counted(n)
   told_so_far = told_so_far + n
-  rig.wait_counter(on.gw, "plugin_errors_total", told_so_far)
+  on.gw:wait_metric("plugin_errors_total", told_so_far)
 end
 
 local function assert_fine()

@@ -49,20 +49,8 @@ function M.shared(make)
   return on, up, down
 end
 
---- A counter of /metrics, which shows what has happened a moment later.
-function M.counter(gw, name)
-  return tonumber(gw:admin("/metrics").body:match("\ntollgate_" .. name .. " (%d+)\n"))
-end
-
---- Waits until a counter of /metrics is n.
-function M.wait_counter(gw, name, n)
-  local last
-  local ok = pcall(support.wait_for, function()
-    last = M.counter(gw, name)
-    return last == n
-  end)
-  if not ok then error(("%s is %s, not %d"):format(name, tostring(last), n), 2) end
-end
+function M.counter(gw, name) return gw:metric(name) end
+function M.wait_counter(gw, name, n) gw:wait_metric(name, n) end
 
 --- Runs `tollgate COMMAND -c gateway.lua ARGS…` on the same options (`config` may be text) to its end.
 -- @return { code, signal, out, err, dir }; in out and err the directory is written as DIR

@@ -94,7 +94,7 @@ describe("tg.timer.every", function()
     local gw = gateway [[ tg.timer.every(0.002, function() count "runs"; if counts.runs == 2 then error "boom" end end) ]]
     reaches(gw, "runs", 5)
     gw:wait_log("error a plugin's timer: [^\n]*timers%.lua:5: boom\n\tstack traceback:")
-    rig.wait_counter(gw, "plugin_errors_total", 1)
+    gw:wait_metric("plugin_errors_total", 1)
   end))
 end)
 

@@ -8,6 +8,7 @@ local http = require "spec.support.http"
 local literal = require "spec.support.literal"
 local loop = require "spec.support.loop"
 local process = require "spec.support.process"
+local prometheus = require "spec.support.prometheus"
 
 local M = { start_ms = 10000, stop_ms = 10000 }
 
@@ -130,6 +131,22 @@ end
 --- GET on the admin listener.
 function Gateway:admin(path)
   return http.request { port = self.admin_port, path = path, host = "127.0.0.1" }
+end
+
+--- The samples of /metrics: see support.prometheus.
+function Gateway:samples() return prometheus.parse(self:admin("/metrics").body) end
+
+--- The sum of a metric's samples ("tollgate_" is put before its name) that have these labels; 0 where there is none.
+function Gateway:metric(name, labels) return prometheus.sum(self:samples(), "tollgate_" .. name, labels) or 0 end
+
+--- Waits until a metric has a value, since what has happened may come a moment later.
+function Gateway:wait_metric(name, value, labels)
+  local last
+  local ok = pcall(loop.wait_for, function()
+    last = self:metric(name, labels)
+    return last == value
+  end)
+  if not ok then error(("%s is %s, not %s"):format(name, last, value), 2) end
 end
 
 --- What the gateway knows of itself, as a table.

@@ -19,6 +19,7 @@ local loop = require "spec.support.loop"
 local npm = require "spec.support.npm"
 local origin = require "spec.support.origin"
 local process = require "spec.support.process"
+local prometheus = require "spec.support.prometheus"
 local proxy = require "spec.support.proxy"
 local redis = require "spec.support.redis"
 local sse = require "spec.support.sse"
@@ -36,5 +37,5 @@ return {
   chat_events = chat.events, llm_origin = llm.start, llm_handler = llm.handler, llm = llm,
   redis = redis.start, proxy = proxy.start, dns = dns.start,
   sha256 = crypto.sha256, hmac_sha256 = crypto.hmac_sha256, gzip = crypto.gzip, gunzip = crypto.gunzip, keys = crypto.keys,
-  npm = npm,
+  npm = npm, prometheus = prometheus,
 }

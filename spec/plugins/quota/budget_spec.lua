@@ -113,7 +113,7 @@ describe("quota's budget", function()
     assert.equal("budget", lines[2].refusal)
     assert.same({ RESERVE, USED, 0, 0 },
       { lines[1].tokens.reserved, lines[1].tokens.used, lines[2].tokens.reserved, lines[2].tokens.used })
-    rig.counts(gw, "tokens_reserved_total", RESERVE)
+    gw:wait_metric("tokens_reserved_total", RESERVE)
     -- A smaller request still fits.
     assert.equal(200, gw:request(rig.chat { max_tokens = 4 }).status)
   end))
@@ -133,7 +133,7 @@ describe("quota's budget", function()
       limits = { monthly_tokens = 12 } }
     assert.equal(200, gw:request(rig.chat()).status)
     assert.equal(50, rig.settled(redis))
-    rig.counts(gw, "quota_overspent_total", 1)
+    gw:wait_metric("quota_overspent_total", 1)
     local res = gw:request(rig.chat())
     assert.same({ 429, "0" }, { res.status, res.headers["x-ratelimit-remaining-tokens"] })
   end))

@@ -146,7 +146,7 @@ describe("quota's concurrency", function()
       return res.status == 200
     end, "a healed slot")
     assert.same({ tokens = 30, reserved = 10, open = 1, inflight = 1 }, rig.look(redis))
-    rig.counts(gw, "quota_healed_total", 2)
+    gw:wait_metric("quota_healed_total", 2)
   end))
 
   it("heals under traffic, and never takes the slot of a request that runs", async(function()
@@ -171,7 +171,7 @@ describe("quota's concurrency", function()
     support.sleep(1100) -- behind which a heal may run again
     _, res = begin_stream(gw)
     assert.same({ 429, 3 }, { res.status, rig.look(redis).inflight })
-    rig.counts(gw, "quota_healed_total", 2)
+    gw:wait_metric("quota_healed_total", 2)
     live:close()
     assert.is_true(admitted_soon(gw, rig.chat()) < 1)
   end))

@@ -83,6 +83,6 @@ describe("the turn of the month", function()
     for _ = 1, 3 do assert.equal(200, gw:request(rig.chat()).status) end
     assert.equal(39, rig.settled(redis))
     assert.same({ "q:tokens:k:" .. after }, redis:must("KEYS", "q:tokens:*"))
-    rig.counts(gw, "quota_unavailable_total", 0)
+    gw:wait_metric("quota_decisions_total", 0, { verdict = "unavailable" })
   end))
 end)

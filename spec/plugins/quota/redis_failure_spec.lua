@@ -53,7 +53,7 @@ end
 -- Each request that was answered 200 has cost 13, whatever came in between.
 local function assert_charged(redis, gw)
   local expected = 0
-  for _, line in ipairs(gw:wait_access(rig.metric(gw, "requests_total"))) do
+  for _, line in ipairs(gw:wait_access(gw:metric("requests_total"))) do
     if line.status == 200 and line.tokens then expected = expected + 13 end
   end
   assert.equal(expected, rig.settled(redis, "k", 10000))

@@ -128,19 +128,7 @@ function M.script_calls(redis)
   return tonumber(redis:must("INFO", "commandstats"):match("cmdstat_evalsha:calls=(%d+)") or 0)
 end
 
---- The value of a counter on the admin listener.
-function M.metric(gw, name)
-  return tonumber(gw:admin("/metrics").body:match("\ntollgate_" .. name .. " (%d+)"))
-end
-
---- Waits until a counter has a value: a worker tells its figures once a turn, so they come a moment behind what they count.
-function M.counts(gw, name, value)
-  local now
-  local ok = pcall(support.wait_for, function()
-    now = M.metric(gw, name)
-    return now == value
-  end, name)
-  if not ok then error(("%s is %s, not %s"):format(name, now, value), 2) end
-end
+function M.metric(gw, name) return gw:metric(name) end
+function M.counts(gw, name, value) gw:wait_metric(name, value) end
 
 return M
