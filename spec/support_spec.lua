@@ -428,3 +428,41 @@ describe("the proxy", function()
     support.wait_for(function() return seen == "reset" end, "a reset")
   end))
 end)
+
+describe("the gateway killed at each Redis command", function()
+  local writer = [[
+    local tg = require "tollgate"
+    return { access = function()
+      tg.redis.call("SET", "first", 1, "EX", 10)
+      tg.redis.call("SET", "second", 1, "EX", 10)
+      return 204
+    end }
+  ]]
+
+  local function sweep(redis, source, check)
+    return support.redis_tap.each { redis = redis, check = check, run = function(gw) return gw:request {} end,
+      start = function(url)
+        return support.gateway { files = { ["plugins/writer.lua"] = source },
+          config = { redis = url, routes = { { name = "r", path = "/", plugins = { writer = {} } } } } }
+      end }
+  end
+
+  it("leaves what the commands before it did, and that one's doing or not", async(function()
+    local redis = support.redis()
+    local left = {}
+    local n = sweep(redis, writer, function(killed)
+      local keys = redis:must("KEYS", "*")
+      table.sort(keys)
+      left[#left + 1] = tostring(killed) .. " " .. table.concat(keys, ",")
+    end)
+    assert.equal(2, n)
+    assert.same({ "true ", "true first", "true first", "true first,second", "false first,second" }, left)
+  end))
+
+  it("shows a key that has no lifetime for a moment", function()
+    local lasting = writer:gsub(', 1, "EX", 10%)', ", 1)", 1)
+    assert.matches("first has no lifetime, killed at command 1 %(SET, unread%)", fails(function()
+      sweep(support.redis(), lasting)
+    end))
+  end)
+end)

@@ -22,6 +22,7 @@ local process = require "spec.support.process"
 local prometheus = require "spec.support.prometheus"
 local proxy = require "spec.support.proxy"
 local redis = require "spec.support.redis"
+local redis_tap = require "spec.support.redis_tap"
 local sse = require "spec.support.sse"
 
 return {
@@ -35,7 +36,7 @@ return {
   sse = sse.parse, events = sse.each,
   origin = origin.start, server = origin.server, chat_origin = chat.start, chat_handler = chat.handler,
   chat_events = chat.events, llm_origin = llm.start, llm_handler = llm.handler, llm = llm,
-  redis = redis.start, proxy = proxy.start, dns = dns.start,
+  redis = redis.start, redis_tap = redis_tap, proxy = proxy.start, dns = dns.start,
   sha256 = crypto.sha256, hmac_sha256 = crypto.hmac_sha256, gzip = crypto.gzip, gunzip = crypto.gunzip, keys = crypto.keys,
   npm = npm, prometheus = prometheus,
 }
