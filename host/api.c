@@ -99,6 +99,8 @@ void api_open(struct generation *g)
     api_open_http(L);
     api_open_shared(L);
     api_open_crypto(L);
+    api_open_sse(L);
+    api_open_condition(L);
     lua_getglobal(L, "package");
     lua_getfield(L, -1, "loaded");
     lua_pushvalue(L, -3);

@@ -43,6 +43,8 @@ void api_open_body(lua_State *L);
 void api_open_http(lua_State *L);
 void api_open_shared(lua_State *L);
 void api_open_crypto(lua_State *L);
+void api_open_sse(lua_State *L);
+void api_open_condition(lua_State *L);
 
 /* package.loaded["tollgate.process"]; for exec and test only. */
 void api_open_process(lua_State *L);

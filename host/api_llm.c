@@ -96,6 +96,47 @@ static int inspect(lua_State *L, struct exchange *x, const struct options *o)
     return 1;
 }
 
+/* tg.llm.want_usage(ctx) → whether the client itself asked for usage in its stream; nil where the
+ * body cannot be read. The gateway then asks for it anyway and takes it out again, as tg.llm.meter
+ * does; a request that is not metered yet is from then on, without limits. Access phase, once the
+ * body has been read. */
+static int llm_want_usage(lua_State *L)
+{
+    static const struct options plain = {
+        .llm = { .bytes_per_token = 3,
+                 .default_output = 4096,
+                 .image_tokens = 1500,
+                 .file_tokens = 5000,
+                 .hidden_tokens = 4096 },
+    };
+    struct exchange *x = api_exchange(L, 1);
+    if (x->stage != STAGE_ACCESS || !x->whole || !x->body_done)
+        return luaL_error(
+            L, "tg.llm.want_usage belongs to the access phase, once the body has been read");
+    if (!x->metered) {
+        inspect(L, x, &plain);
+        if (!x->metered) {
+            lua_settop(L, 0);
+            lua_pushnil(L);
+            return 1;
+        }
+    }
+    lua_pushboolean(L, x->llm->include_usage == LLM_TRUE);
+    return 1;
+}
+
+/* tg.llm.taken_usage(ctx) → string: the event with usage that only the gateway had asked for, as
+ * the origin sent it; "" where there is none. finish and log phase. */
+static int llm_taken_usage(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, 1);
+    if (x->stage < STAGE_TAIL)
+        return luaL_error(L, "tg.llm.taken_usage belongs to the finish and log phase");
+    struct slice taken = x->reader != NULL ? llm_reader_taken(x->reader) : (struct slice){ "", 0 };
+    lua_pushlstring(L, taken.p, taken.n);
+    return 1;
+}
+
 struct whole {
     struct exchange *x;
     const struct options *o; /* an argument of the waiting call, so it is not collected */
@@ -154,7 +195,11 @@ void api_open_llm(lua_State *L)
     lua_pushboolean(L, 0);
     lua_setfield(L, -2, "__metatable");
     lua_pop(L, 1);
-    lua_createtable(L, 0, 2);
+    lua_createtable(L, 0, 4);
+    lua_pushcfunction(L, llm_want_usage);
+    lua_setfield(L, -2, "want_usage");
+    lua_pushcfunction(L, llm_taken_usage);
+    lua_setfield(L, -2, "taken_usage");
     lua_pushcfunction(L, llm_options_);
     lua_setfield(L, -2, "options");
     lua_pushcfunction(L, llm_meter);

@@ -137,6 +137,9 @@ void llm_reader_feed(struct llm_reader *r, struct slice piece,
                      void (*emit)(void *arg, struct slice), void *arg);
 /* The end of the answer, proper or not: emits what is held. */
 void llm_reader_end(struct llm_reader *r, void (*emit)(void *arg, struct slice), void *arg);
+/* The bytes of the usage event that was taken out, with its blank line; empty where none was.
+ * Borrowed until the reader is freed. */
+struct slice llm_reader_taken(const struct llm_reader *r);
 /* Valid until the reader is freed; read anew at each call. */
 const struct llm_usage *llm_reader_usage(struct llm_reader *r);
 

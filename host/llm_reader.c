@@ -19,9 +19,10 @@ struct llm_reader {
     struct json json;
     /* stripping: where the bytes of the current piece lie, and what came out so far */
     struct slice piece;
-    uint64_t base;   /* offset of piece */
-    uint64_t passed; /* all before it has been emitted or taken out */
-    struct buf held; /* the bytes from passed to base */
+    uint64_t base;    /* offset of piece */
+    uint64_t passed;  /* all before it has been emitted or taken out */
+    struct buf held;  /* the bytes from passed to base */
+    struct buf taken; /* the usage event that was taken out */
     void (*emit)(void *arg, struct slice);
     void *arg;
 };
@@ -54,20 +55,26 @@ static void on_data(void *arg, struct slice piece)
         r->answer.event.other = true;
 }
 
+static void emit_or_take(struct llm_reader *r, struct slice bytes, bool emit)
+{
+    if (emit)
+        r->emit(r->arg, bytes);
+    else
+        buf_add_slice(&r->taken, bytes);
+}
+
 /* Moves on to the offset `to`, emitting what lies before it or taking it out. */
 static void pass(struct llm_reader *r, uint64_t to, bool emit)
 {
     if (r->passed < r->base && r->passed < to) {
         size_t n = (size_t)((to < r->base ? to : r->base) - r->passed);
-        if (emit)
-            r->emit(r->arg, (struct slice){ r->held.p, n });
+        emit_or_take(r, (struct slice){ r->held.p, n }, emit);
         buf_consume(&r->held, n);
         r->passed += n;
     }
     if (r->passed < to) {
         const char *p = r->piece.p + (r->passed - r->base);
-        if (emit)
-            r->emit(r->arg, (struct slice){ p, (size_t)(to - r->passed) });
+        emit_or_take(r, (struct slice){ p, (size_t)(to - r->passed) }, emit);
         r->passed = to;
     }
 }
@@ -98,6 +105,7 @@ static void on_event(void *arg, const struct sse_event *e)
     /* A larger one may have been released already, depending on the split: so none is taken out. */
     if (r->strip && complete && r->dialect->answer_extra(a) && e->end - e->start <= LLM_HOLD) {
         pass(r, e->start, true);
+        buf_clear(&r->taken); /* the last one counts */
         pass(r, e->end, false);
     }
     memset(&a->event, 0, sizeof a->event);
@@ -112,6 +120,7 @@ struct llm_reader *llm_reader_new(enum llm_api api, enum llm_body body, bool str
     r->body = r->dialect != NULL || body == LLM_BODY_ENCODED ? body : LLM_BODY_OTHER;
     r->strip = strip && r->body == LLM_BODY_STREAM && r->dialect->answer_extra != NULL;
     buf_init(&r->held);
+    buf_init(&r->taken);
     json_init(&r->json, on_value, r);
     sse_init(&r->sse, on_data, on_event, r);
     return r;
@@ -122,6 +131,7 @@ void llm_reader_free(struct llm_reader *r)
     if (r == NULL)
         return;
     buf_deinit(&r->held);
+    buf_deinit(&r->taken);
     mem_free(r);
 }
 
@@ -183,6 +193,11 @@ void llm_reader_end(struct llm_reader *r, void (*emit)(void *arg, struct slice),
         pass(r, r->sse.offset, true);
     if (r->body == LLM_BODY_JSON && !r->answer.usage.malformed && json_finish(&r->json) == 0)
         r->answer.usage.done = true;
+}
+
+struct slice llm_reader_taken(const struct llm_reader *r)
+{
+    return r->taken.n > 0 ? buf_slice(&r->taken) : (struct slice){ "", 0 };
 }
 
 const struct llm_usage *llm_reader_usage(struct llm_reader *r)

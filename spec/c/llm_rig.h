@@ -115,6 +115,9 @@ static inline void relay(struct slice text, enum llm_body body, bool strip, uint
     }
     llm_reader_end(r, emit, &to->out);
     to->usage = *llm_reader_usage(r);
+    struct slice taken = llm_reader_taken(r);
+    assert_true(to->out.n + taken.n <= text.n); /* of several, the last is kept */
+    assert_true((taken.n > 0) == (to->out.n < text.n));
     llm_reader_free(r);
 }
 
