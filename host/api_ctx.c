@@ -138,20 +138,17 @@ static void push_usage(lua_State *L, struct exchange *x)
     lua_setfield(L, -2, "total");
 }
 
+/* The one of the current attempt, else of the last; before there was any, the only one there is. */
 static void push_target(lua_State *L, const struct exchange *x)
 {
-    const struct target *t = x->route->target;
-    if (t == NULL) {
+    const struct target_set *only = x->route->nmodels == 0 ? x->route->targets : NULL;
+    const struct target *t = x->target;
+    if (t == NULL && only != NULL && only->n == 1)
+        t = &only->v[0];
+    if (t == NULL)
         lua_pushnil(L);
-        return;
-    }
-    lua_createtable(L, 0, 3);
-    lua_pushstring(L, t->provider);
-    lua_setfield(L, -2, "provider");
-    lua_pushstring(L, t->model);
-    lua_setfield(L, -2, "model");
-    lua_pushstring(L, t->url_text);
-    lua_setfield(L, -2, "url");
+    else
+        lua_rawgeti(L, LUA_REGISTRYINDEX, t->lua_ref);
 }
 
 /* ctx:refusal(status, code, message, headers, param) → status, body, headers: an error in the shape
@@ -201,11 +198,11 @@ static int ctx_index(lua_State *L)
         lua_pushnumber(L, (lua_Number)x->begun_wall / 1000);
     } else if (strcmp(key, "refusal") == 0) {
         lua_pushcfunction(L, ctx_refusal);
-    } else if (strcmp(key, "target") == 0) {
-        push_target(L, x);
     } else if (!api_ctx_push_record(L, key)) {
         keep = false;
-        if (strcmp(key, "reached_origin") == 0)
+        if (strcmp(key, "target") == 0)
+            push_target(L, x);
+        else if (strcmp(key, "reached_origin") == 0)
             lua_pushboolean(L, x->reached_origin);
         else if (strcmp(key, "ended") == 0 && x->stage >= STAGE_TAIL)
             lua_pushstring(L, exchange_ended_name(x->ended));

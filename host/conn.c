@@ -172,7 +172,7 @@ static void set_body_deadline(struct conn *c)
     if (c->request_done || c->body_paused || held_off)
         timer_stop(&c->read_timer);
     else if (c->head_seen)
-        set_deadline(c, x != NULL && x->route != NULL ? x->route->timeouts.body
+        set_deadline(c, x != NULL && x->route != NULL ? x->route->body_timeout
                                                       : settings_of(c)->timeouts.body);
 }
 

@@ -12,6 +12,12 @@
     X(answers_error, "gateway_errors_total",                                                       \
       "Requests that the gateway itself answered with 4xx or 5xx")                                 \
     X(client_gone, "client_gone_total", "Requests whose client left before the answer's end")      \
+    X(retries, "retries_total", "Attempts that followed one that failed")                          \
+    X(failovers, "failovers_total",                                                                \
+      "Requests answered by a target that was not the first one they were given to")               \
+    X(retries_refused, "retries_refused_total",                                                    \
+      "Failed attempts that nothing followed since the retry budget was spent")                    \
+    X(no_target, "no_target_total", "Requests for which no target was available")                  \
     X(origin_connections, "origin_connections_total", "Connections to origins that were dialed")   \
     X(accepted, "client_connections_accepted_total", "Client connections that were accepted")      \
     X(deferred, "client_connections_deferred_total",                                               \

@@ -75,7 +75,9 @@ static void exchange_free(struct exchange *x)
     loop_undefer(sv->loop, &x->closing);
     loop_undefer(sv->loop, &x->finish);
     loop_undefer(sv->loop, &x->produce);
+    loop_undefer(sv->loop, &x->next_attempt);
     buf_deinit(&x->body);
+    buf_deinit(&x->failures);
     buf_deinit(&x->pending);
     buf_deinit(&x->head_out);
     buf_deinit(&x->tail);
@@ -162,7 +164,7 @@ void exchange_begin(struct exchange *x)
 void exchange_phase_done(struct exchange *x)
 {
     switch (x->phase) {
-    case PHASE_ACCESS: exchange_origin_start(x); break;
+    case PHASE_ACCESS: exchange_target_start(x); break;
     case PHASE_RESPONSE: exchange_answer_go(x); break;
     case PHASE_FINISH: loop_defer(x->sv->loop, &x->finish, LOOP_FINISH); break;
     case PHASE_LOG: exchange_over(x); break;
@@ -204,6 +206,7 @@ void exchange_finish(struct exchange *x, enum ended how)
     x->origin_wait = NULL;
     exchange_origin_let_go(x, x->origin_complete);
     exchange_drop_tasks(x);
+    exchange_attempt_over(x, how);
     exchange_settle(x);
     if (x->route != NULL && x->route->hooks[PHASE_FINISH].n > 0)
         loop_defer(x->sv->loop, &x->closing, LOOP_COLLECT);

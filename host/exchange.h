@@ -9,9 +9,11 @@
  * the last bytes go to the client.
  *
  * Files: exchange.c (life), exchange_body.c (the request's body), exchange_phase.c (plugins),
- * exchange_request.c (what goes up), exchange_origin.c (the origin), exchange_answer.c (to the
- * client), exchange_whole.c (whole answers, and answers read on for nobody), exchange_record.c
- * (copies of answers), exchange_log.c (charge and access log). */
+ * exchange_target.c (which target), exchange_target_phase.c (what plugins say and hear of it),
+ * exchange_attempt.c (one target after another), exchange_request.c (what goes up),
+ * exchange_origin.c (the origin), exchange_answer.c (to the client), exchange_whole.c (whole
+ * answers, and answers read on for nobody), exchange_record.c (copies of answers), exchange_log.c
+ * (charge and access log). */
 #ifndef TOLLGATE_EXCHANGE_H
 #define TOLLGATE_EXCHANGE_H
 
@@ -75,6 +77,17 @@ enum record { RECORD_NONE, RECORD_OPEN, RECORD_TOO_LARGE, RECORD_WHOLE };
 
 enum source { SOURCE_NONE, SOURCE_ORIGIN, SOURCE_BYTES, SOURCE_FUNCTION };
 
+/* How an attempt on a target ended, as plugins hear of it. */
+struct attempt_outcome {
+    const char *error;      /* static; NULL: the answer came whole, whatever its status */
+    int status;             /* 0: no head came */
+    uint64_t ms;            /* that it took */
+    int64_t first_byte_ms;  /* to the head; -1: none came */
+    int64_t retry_after_ms; /* as the answer asks; -1: it does not */
+    struct slice code;      /* of an error in the API's shape; p == NULL: none was read */
+    uint32_t n;             /* which of the request's attempts; 0: it was none */
+};
+
 struct exchange {
     struct services *sv;
     struct generation *gen;    /* held */
@@ -110,6 +123,23 @@ struct exchange {
     bool response_hooks_ran;
     struct buf edited;           /* what the last body hook returned */
     const struct hook *answerer; /* whose function makes the answer */
+
+    /* targets and attempts */
+    struct target_set *targets; /* of which one serves it; NULL until chosen */
+    struct target *target; /* of the current attempt, else of the last; NULL before the first */
+    struct target *next_target; /* picked and let pass, not begun */
+    uint64_t considered;        /* a bit for each target that was tried or passed over */
+    uint32_t attempts;
+    bool attempt_open;
+    uint64_t attempt_begun, attempts_until; /* ms of the loop */
+    int64_t attempt_retry_after;            /* ms, of its answer; -1: none */
+    uint64_t retry_ms;                      /* with a 503: when to ask again; 0: not known */
+    struct buf failures; /* failed attempts that others followed, as members of a JSON list */
+    struct deferred next_attempt;
+    struct request up; /* as the current target gets it */
+    size_t sent_up;    /* of `body`, on this attempt */
+    bool held;         /* `body` begins with the request's first byte, for another attempt */
+    bool interim;      /* something of an answer has gone to the client already */
 
     /* the origin */
     struct upstream_wait *origin_wait;
@@ -256,10 +286,48 @@ void exchange_record_end(struct exchange *x);
  * recorded, or the origin has not answered), "incomplete", "too_large". */
 const struct buf *exchange_recorded(const struct exchange *x, const char **why);
 
+/* --- targets (exchange_target.c) --- */
+
+enum exchange_pick {
+    PICK_FOUND,
+    PICK_NONE,  /* all have been considered, are out, or were passed over */
+    PICK_FAILED /* a plugin raised: the exchange goes on as an error */
+};
+
+/* Behind access: chooses among the route's targets and begins the first attempt, or answers. */
+void exchange_target_start(struct exchange *x);
+/* The next one that nobody passes over, into x->next_target. */
+enum exchange_pick exchange_target_pick(struct exchange *x);
+/* What was picked is not tried after all. */
+void exchange_target_unpick(struct exchange *x);
+bool exchange_target_left(const struct exchange *x); /* one that was not considered yet */
+
+/* --- what plugins say and hear of targets (exchange_target_phase.c) --- */
+
+/* PICK_NONE: a plugin passes over it, and asks for `again_ms` (0: did not say). */
+enum exchange_pick exchange_target_hooks(struct exchange *x, struct target *t, uint64_t *again_ms);
+void exchange_attempt_tell(struct exchange *x, struct target *t, const struct attempt_outcome *o,
+                           const struct hooks *hooks);
+/* Let pass by all that have a say, and not tried. */
+void exchange_not_tried(struct exchange *x, struct target *t);
+
+/* --- attempts (exchange_attempt.c) --- */
+
+/* Begins one on x->next_target. */
+void exchange_attempt_begin(struct exchange *x);
+/* One failed before an answer began; the connection has been let go. True where another follows,
+ * or where the exchange has gone on otherwise. `sent`: its target may have worked on the request.
+ */
+bool exchange_attempt_failed(struct exchange *x, const char *error, bool sent);
+/* It is over: tells plugins, once. Does nothing where none is open. */
+void exchange_attempt_end(struct exchange *x, const char *error);
+/* The same with the reason that an exchange's end gives. */
+void exchange_attempt_over(struct exchange *x, enum ended how);
+
 /* --- the request as it goes up (exchange_request.c) --- */
 
-/* Makes x->req what the origin is to get: fields of one connection out, those of the gateway and
- * the target in. Once. */
+/* Makes x->up, which is what the target of this attempt is to get: fields of one connection out,
+ * those of the gateway and the target in. */
 void exchange_request_prepare(struct exchange *x);
 /* Sends it on x->origin, with as much of the body as there is. */
 void exchange_request_send(struct exchange *x);
@@ -267,7 +335,7 @@ void exchange_add_via(struct exchange *x, struct headers *h, int minor);
 
 /* --- the origin (exchange_origin.c) --- */
 
-void exchange_origin_start(struct exchange *x);
+void exchange_origin_connect(struct exchange *x); /* to x->target */
 void exchange_origin_resume(
     struct exchange *x); /* behind the response phase, or once the client has drained */
 void exchange_origin_let_go(struct exchange *x, bool reuse);
@@ -285,6 +353,12 @@ void exchange_phase_done(struct exchange *x); /* exchange.c */
 bool exchange_body_hooks(struct exchange *x, struct slice piece, bool last,
                          void (*emit)(void *, struct slice));
 void exchange_produce(struct exchange *x); /* SOURCE_FUNCTION: the next pieces */
+struct task *exchange_task_new(struct exchange *x);
+/* Logs and counts what a plugin did wrong: an error that it raised, or a mistake that no error of
+ * Lua's shows. */
+void exchange_report(struct exchange *x, const struct hook *h, enum phase phase, const char *error);
+void exchange_report_misuse(struct exchange *x, const struct hook *h, enum phase phase,
+                            const char *what);
 void exchange_drop_tasks(struct exchange *x);
 /* Gives up the finish and log phases that wait still: the process ends. Returns how many. */
 uint32_t exchange_end_logs(struct services *sv);

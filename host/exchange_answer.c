@@ -6,6 +6,7 @@
  * last bytes of a known length, or the last chunk) is held back until that is done. */
 #include "exchange.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 enum { CLIENT_FULL = 32768, DRAIN_UPLOAD = 65536 }; /* bytes */
@@ -23,6 +24,17 @@ static enum llm_api api_of(const struct exchange *x)
 {
     return x->route != NULL && x->route->api != LLM_NONE ? x->route->api
                                                          : llm_api_of_path(x->req.path);
+}
+
+/* For SDKs in ms too; rounded up, so that nobody comes too early. */
+static void add_retry_after(struct exchange *x)
+{
+    uint64_t ms = x->retry_ms > 0 ? x->retry_ms : 1000;
+    headers_add(&x->res.headers, SLICE("retry-after"),
+                arena_printf(&x->arena, "%" PRIu64, (ms + 999) / 1000));
+    if (x->retry_ms > 0)
+        headers_add(&x->res.headers, SLICE("retry-after-ms"),
+                    arena_printf(&x->arena, "%" PRIu64, ms));
 }
 
 void exchange_error_with(struct exchange *x, int status, const char *code, const char *message,
@@ -47,6 +59,7 @@ void exchange_error_with(struct exchange *x, int status, const char *code, const
     x->gathered = false;
     exchange_origin_let_go(x, false);
     exchange_drop_tasks(x);
+    exchange_attempt_over(x, ENDED_PLUGIN_ERROR); /* where the origin was not at fault */
     buf_init(&body);
     llm_error_body(api, &e, &body);
     x->res = (struct response){ .status = status, .minor = 1 };
@@ -55,7 +68,7 @@ void exchange_error_with(struct exchange *x, int status, const char *code, const
     if (name.p != NULL)
         headers_add(&x->res.headers, name, value);
     if (status == 503)
-        headers_add(&x->res.headers, SLICE("retry-after"), SLICE("1"));
+        add_retry_after(x);
     x->answer = arena_dup(&x->arena, buf_slice(&body));
     x->source = SOURCE_BYTES;
     buf_deinit(&body);

@@ -2,7 +2,8 @@
  *
  * Until the origin is there, up to EXCHANGE_WINDOW bytes are held and the client is asked to pause;
  * who asks for the whole body gets it, up to the route's limit. From then on each piece goes on as
- * it comes, and the client pauses while the origin is slower. */
+ * it comes, and the client pauses while the origin is slower. Where another attempt may follow,
+ * what has gone is kept, up to retry.buffer. */
 #include "exchange.h"
 
 #include <inttypes.h>
@@ -61,7 +62,7 @@ static void send_chunk(struct exchange *x, struct slice piece)
 
 static void send_up(struct exchange *x, struct slice piece)
 {
-    if (x->req.framing == FRAMING_CHUNKED)
+    if (x->up.framing == FRAMING_CHUNKED)
         send_chunk(x, piece);
     else
         stream_write(x->origin->stream, piece);
@@ -73,18 +74,26 @@ static void finish_up(struct exchange *x)
     if (x->upload_done)
         return;
     x->upload_done = true;
-    if (x->req.framing == FRAMING_CHUNKED)
+    if (x->up.framing == FRAMING_CHUNKED)
         stream_write(x->origin->stream, SLICE("0\r\n\r\n"));
     exchange_origin_await(x);
+}
+
+/* All of x->body has gone up. It stays for another attempt while it is small enough. */
+static void went_up(struct exchange *x)
+{
+    x->held = x->held && x->body.n <= x->route->retry.buffer;
+    x->sent_up = x->whole || x->held ? x->body.n : 0;
+    if (x->sent_up == 0)
+        buf_clear(&x->body);
 }
 
 void exchange_upload(struct exchange *x)
 {
     if (x->origin == NULL || !x->head_sent_up || x->upload_done)
         return;
-    send_up(x, buf_slice(&x->body));
-    if (!x->whole)
-        buf_clear(&x->body);
+    send_up(x, (struct slice){ x->body.p + x->sent_up, x->body.n - x->sent_up });
+    went_up(x);
     if (x->body_done) {
         finish_up(x);
         return;
@@ -114,7 +123,10 @@ void exchange_body(struct exchange *x, struct slice piece)
         return;
     }
     if (x->origin != NULL && x->head_sent_up && !x->whole) {
+        if (x->held)
+            buf_add_slice(&x->body, piece);
         send_up(x, piece);
+        went_up(x);
         pause_client(x, stream_queued(x->origin->stream) > EXCHANGE_WINDOW);
         return;
     }

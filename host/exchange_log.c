@@ -53,8 +53,9 @@ static int shown_status(const struct exchange *x)
 /* What the origin answered with success, or the configuration names: not any text of a client's. */
 static bool model_known(const struct exchange *x)
 {
-    const struct target *t = x->route->target;
+    const struct target *t = x->target;
     return (x->origin_status >= 200 && x->origin_status <= 299) ||
+           (x->targets != NULL && slice_eq(x->targets->alias, x->llm->model)) ||
            (t != NULL && t->model != NULL && slice_eq(slice_of(t->model), x->llm->model));
 }
 
@@ -141,6 +142,16 @@ static void put_tokens(struct buf *out, const struct exchange *x)
     buf_add_text(out, "}");
 }
 
+static void put_target(struct buf *out, const struct exchange *x)
+{
+    if (x->attempts == 0)
+        return;
+    put_text(out, "target", slice_of(x->target->name));
+    buf_printf(out, ",\"attempts\":%" PRIu32, x->attempts);
+    if (x->failures.n > 0)
+        buf_printf(out, ",\"retries\":[%.*s]", (int)x->failures.n, x->failures.p);
+}
+
 void exchange_log(struct exchange *x)
 {
     struct buf *out = x->sv->access_log;
@@ -158,8 +169,7 @@ void exchange_log(struct exchange *x)
     put_text(out, "tenant", api_consumer_field(x, "tenant"));
     if (shown_status(x) != 0)
         buf_printf(out, ",\"status\":%d", shown_status(x));
-    if (x->origin_begun != 0)
-        put_text(out, "target", slice_of(x->route->target->url_text));
+    put_target(out, x);
     put_text(out, "refusal", x->refusal != NULL ? slice_of(x->refusal) : (struct slice){ NULL, 0 });
     put_text(out, "ended", slice_of(exchange_ended_name(x->ended)));
     buf_printf(out, ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64, x->body_seen, x->relayed);

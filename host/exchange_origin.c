@@ -25,6 +25,16 @@ static const struct parse_events parse_events = { on_head, on_piece, on_message_
 static const struct stream_events origin_events = { on_origin_read, on_origin_end,
                                                     on_origin_drain };
 
+/* A request's first attempt has the time that its target is given; later ones no more than what is
+ * left for all. */
+static uint64_t within(const struct exchange *x, uint64_t ms)
+{
+    uint64_t now = loop_now(x->sv->loop);
+    if (x->attempts < 2 || now + ms <= x->attempts_until)
+        return ms;
+    return x->attempts_until > now ? x->attempts_until - now : 1;
+}
+
 static void watch(struct exchange *x, uint64_t ms)
 {
     x->timer.cb = on_silence;
@@ -41,7 +51,7 @@ void exchange_origin_await(struct exchange *x)
     if (!x->upload_done && !stalled)
         timer_stop(&x->timer);
     else if (x->upload_done || x->timer.at == 0)
-        watch(x, x->route->timeouts.first_byte);
+        watch(x, within(x, x->target->timeouts.first_byte));
 }
 
 /* --- letting go --- */
@@ -63,11 +73,37 @@ void exchange_origin_let_go(struct exchange *x, bool reuse)
         upstream_drop(c);
 }
 
-static void failed(struct exchange *x, int status, const char *code, const char *message,
-                   const char *detail)
+/* What went wrong: for plugins and the retry policy, and what the client is told where nothing
+ * follows. */
+struct failure {
+    const char *error;
+    int status;
+    const char *code, *message;
+};
+
+static const struct failure unreachable = { "connect", 502, "origin_unreachable",
+                                            "The origin could not be reached." };
+static const struct failure not_in_time = { "connect", 504, "origin_timeout",
+                                            "The origin could not be reached in time." };
+static const struct failure silent = { "timeout", 504, "origin_timeout",
+                                       "The origin did not answer in time." };
+static const struct failure closed = { "closed", 502, "origin_closed",
+                                       "The origin closed the connection without an answer." };
+static const struct failure bad_answer = { "bad_answer", 502, "bad_origin_answer",
+                                           "The origin's answer could not be used." };
+
+/* Not the target's fault. */
+static const struct failure too_large = {
+    "dropped", 502, "answer_too_large",
+    "The origin's answer is larger than this route allows a plugin to read."
+};
+
+static void failed(struct exchange *x, const struct failure *f, const char *detail)
 {
-    figures_attempt_failed(x->route->target->figures, code);
-    log_write(LOG_WARN, x->id, "origin %s: %s", x->route->target->url_text, detail);
+    bool sent = x->head_sent_up;
+    figures_attempt_failed(x->target->figures, f->error);
+    log_write(LOG_WARN, x->id, "target %s, %s: %s", x->target->name, x->target->url_text, detail);
+    timer_stop(&x->timer);
     exchange_origin_let_go(x, false);
     if (x->gone) {
         exchange_finish(x, ENDED_CLIENT_GONE);
@@ -76,11 +112,12 @@ static void failed(struct exchange *x, int status, const char *code, const char 
     if (x->stage == STAGE_RELAY && !x->head_sent) { /* nothing has gone to the client yet */
         buf_clear(&x->head_out);
         x->stage = STAGE_RESPONSE;
+        exchange_attempt_end(x, "cut");
     }
     if (x->head_sent || x->stage >= STAGE_RELAY)
-        exchange_finish(x, status == 504 ? ENDED_TIMEOUT : ENDED_ORIGIN_CUT);
-    else
-        exchange_error(x, status, code, message);
+        exchange_finish(x, f->status == 504 ? ENDED_TIMEOUT : ENDED_ORIGIN_CUT);
+    else if (x->stage != STAGE_ORIGIN || !exchange_attempt_failed(x, f->error, sent))
+        exchange_error(x, f->status, f->code, f->message);
 }
 
 static void on_silence(struct timer *t)
@@ -88,7 +125,7 @@ static void on_silence(struct timer *t)
     struct exchange *x = CONTAINER(t, struct exchange, timer);
     char detail[96];
     snprintf(detail, sizeof detail, "sent nothing for %" PRIu64 " ms", x->origin_limit_ms);
-    failed(x, 504, "origin_timeout", "The origin did not answer in time.", detail);
+    failed(x, &silent, detail);
 }
 
 /* --- connecting --- */
@@ -117,33 +154,23 @@ static void on_connection(void *arg, struct upstream_conn *c, int err)
         return;
     }
     snprintf(detail, sizeof detail, "cannot connect: %s", uv_strerror(err));
-    if (err == UV_ETIMEDOUT)
-        failed(x, 504, "origin_timeout", "The origin could not be reached in time.", detail);
-    else
-        failed(x, 502, "origin_unreachable", "The origin could not be reached.", detail);
+    failed(x, err == UV_ETIMEDOUT ? &not_in_time : &unreachable, detail);
 }
 
 static void connect_origin(struct exchange *x, bool fresh)
 {
-    struct origin *o = x->route->target->origin;
+    struct origin *o = x->target->origin;
     struct upstream_conn *c = fresh ? NULL : upstream_take(o);
-    figures_attempt(x->route->target->figures);
     x->stage = STAGE_ORIGIN;
-    x->origin_begun = loop_now(x->sv->loop);
     if (c != NULL)
         begin_on(x, c);
     else
-        x->origin_wait = upstream_get(o, x->route->timeouts.connect, fresh, on_connection, x);
+        x->origin_wait =
+            upstream_get(o, within(x, x->target->timeouts.connect), fresh, on_connection, x);
 }
 
-void exchange_origin_start(struct exchange *x)
+void exchange_origin_connect(struct exchange *x)
 {
-    if (x->route->target == NULL) {
-        exchange_error(x, 500, "no_target",
-                       "No plugin answered this request and the route has no target.");
-        return;
-    }
-    exchange_request_prepare(x);
     connect_origin(x, false);
 }
 
@@ -155,12 +182,13 @@ void exchange_origin_start(struct exchange *x)
 static bool retry(struct exchange *x)
 {
     bool safe = x->route->retry_stale && !x->retried && !parser_busy(x->origin->parser) &&
-                reuse_may_retry(x->origin->uses, x->req.method, x->req.framing);
+                reuse_may_retry(x->origin->uses, x->req.method, x->up.framing);
     if (!safe)
         return false;
     x->retried = true;
     exchange_origin_let_go(x, false);
     x->head_sent_up = x->upload_done = false;
+    x->sent_up = 0;
     connect_origin(x, true);
     return true;
 }
@@ -175,6 +203,7 @@ static void forward_interim(struct exchange *x)
     message_write_response(&out, &x->res, false, false);
     struct slice v = buf_slice(&out);
     x->client.ops->send(x->client.self, &v, 1);
+    x->interim = true;
     buf_deinit(&out);
 }
 
@@ -185,8 +214,7 @@ static int on_head(void *arg)
     struct upstream_conn *c = arg;
     struct exchange *x = c->arg;
     if (x->res.status == 101) {
-        failed(x, 502, "bad_origin_answer", "The origin's answer could not be used.",
-               "switched protocols unasked");
+        failed(x, &bad_answer, "switched protocols unasked");
         return 1;
     }
     if (x->res.status < 200) {
@@ -196,6 +224,10 @@ static int on_head(void *arg)
     }
     x->first_byte = loop_now(x->sv->loop);
     x->origin_status = x->res.status;
+    if (x->res.status >= 400)
+        x->attempt_retry_after = retry_after_ms(&x->res.headers, loop_wall_ms());
+    if (x->attempts > 1)
+        x->sv->counters->failovers++;
     x->origin_keep_ms = reuse_keep_ms(&x->res.headers);
     x->source = SOURCE_ORIGIN;
     headers_remove_hop_by_hop(&x->res.headers);
@@ -208,9 +240,7 @@ static int on_piece(void *arg, struct slice piece)
 {
     struct exchange *x = ((struct upstream_conn *)arg)->arg;
     if (x->gathering && !exchange_gather_piece(x, piece))
-        failed(x, 502, "answer_too_large",
-               "The origin's answer is larger than this route allows a plugin to read.",
-               "an answer above limits.body, which a plugin wants whole");
+        failed(x, &too_large, "an answer above limits.body, which a plugin wants whole");
     else if (!x->gathering)
         exchange_relay(x, piece);
     return x->let_go != LET_GO_NOT;
@@ -244,7 +274,7 @@ static void feed(struct exchange *x, const char *bytes, size_t n)
     if (fault != 0 && x->let_go == LET_GO_NOT) {
         char detail[128];
         snprintf(detail, sizeof detail, "malformed answer: %s", parser_fault(c->parser));
-        failed(x, 502, "bad_origin_answer", "The origin's answer could not be used.", detail);
+        failed(x, &bad_answer, detail);
     }
     if (x->stage == STAGE_RESPONSE && !x->gathering && x->let_go == LET_GO_NOT) {
         buf_add(&x->pending, bytes, n);
@@ -275,7 +305,7 @@ static void pace(struct exchange *x)
         timer_stop(&x->timer); /* the client's write deadline counts now */
     } else {
         stream_resume(x->origin->stream);
-        watch(x, x->route->timeouts.idle);
+        watch(x, x->target->timeouts.idle);
     }
 }
 
@@ -311,7 +341,7 @@ static void over(struct exchange *x, int err)
         return;
     snprintf(detail, sizeof detail, "closed the connection before the end of its answer%s%s",
              err != 0 ? ": " : "", err != 0 ? uv_strerror(err) : "");
-    failed(x, 502, "origin_closed", "The origin closed the connection without an answer.", detail);
+    failed(x, &closed, detail);
 }
 
 void exchange_origin_resume(struct exchange *x)

@@ -14,14 +14,15 @@ static void run_hooks(struct exchange *x);
 static bool produced(struct exchange *x, enum task_outcome outcome);
 static void on_settled(void *owner, enum task_outcome outcome);
 
-static const char *const phase_names[PHASES] = { "access", "response", "body", "finish", "log" };
+static const char *const phase_names[PHASES] = { "access", "target", "attempt", "response",
+                                                 "body",   "finish", "log" };
 
 static struct task **task_slot(struct exchange *x)
 {
     return x->phase == PHASE_LOG ? &x->log_task : &x->task;
 }
 
-static struct task *request_task(struct exchange *x)
+struct task *exchange_task_new(struct exchange *x)
 {
     struct task *t = task_new(&x->gen->tasks, on_settled, x);
     task_set_tag(t, x->id);
@@ -77,7 +78,7 @@ void exchange_drop_tasks(struct exchange *x)
     }
 }
 
-static void report(struct exchange *x, const struct hook *h, enum phase phase, const char *error)
+void exchange_report(struct exchange *x, const struct hook *h, enum phase phase, const char *error)
 {
     x->sv->plugin_errors++;
     figures_hook_failed(h->figures);
@@ -85,9 +86,9 @@ static void report(struct exchange *x, const struct hook *h, enum phase phase, c
               x->route->name, error);
 }
 
-/* A mistake that no error of Lua's shows: names the function that made it. */
-static void report_misuse(struct exchange *x, const struct hook *h, enum phase phase,
-                          const char *what)
+/* Names the function that made the mistake. */
+void exchange_report_misuse(struct exchange *x, const struct hook *h, enum phase phase,
+                            const char *what)
 {
     lua_State *L = x->gen->L;
     lua_Debug ar;
@@ -95,14 +96,14 @@ static void report_misuse(struct exchange *x, const struct hook *h, enum phase p
     lua_rawgeti(L, LUA_REGISTRYINDEX, h->fn);
     lua_getinfo(L, ">S", &ar);
     snprintf(text, sizeof text, "%s:%d: %s", ar.short_src, ar.linedefined, what);
-    report(x, h, phase, text);
+    exchange_report(x, h, phase, text);
 }
 
 /* Lets go of a coroutine that failed. Returns true where the phase goes on without this hook. */
 static bool hook_failed(struct exchange *x, const struct hook *h)
 {
     struct task **slot = task_slot(x);
-    report(x, h, x->phase, task_error(*slot));
+    exchange_report(x, h, x->phase, task_error(*slot));
     task_free(*slot);
     *slot = NULL;
     if (h->skip_on_error || x->phase >= PHASE_FINISH)
@@ -181,7 +182,7 @@ static bool answer_from(struct exchange *x, const struct hook *h, lua_State *co)
     lua_pushlightuserdata(co, x);
     lua_insert(co, 2);
     if (lua_pcall(co, 4, 0, 0) != 0) {
-        report_misuse(x, h, PHASE_ACCESS, lua_tostring(co, -1));
+        exchange_report_misuse(x, h, PHASE_ACCESS, lua_tostring(co, -1));
         lua_settop(co, 0);
         x->res.status = 0;
         x->source = SOURCE_NONE;
@@ -227,7 +228,7 @@ static void run_hooks(struct exchange *x)
         const struct hook *h = &hooks->v[x->hook];
         struct task **slot = task_slot(x);
         if (*slot == NULL)
-            *slot = request_task(x);
+            *slot = exchange_task_new(x);
         lua_State *co = task_lua(*slot);
         if (h->off) {
             x->hook++;
@@ -272,7 +273,7 @@ static bool body_hook(struct exchange *x, const struct hook *h, struct slice *pi
     if (h->off)
         return true;
     if (x->body_task == NULL)
-        x->body_task = request_task(x);
+        x->body_task = exchange_task_new(x);
     task_set_mark(x->body_task, h->mark);
     task_set_meter(x->body_task, figures_hook_called(h->figures));
     lua_State *co = task_lua(x->body_task);
@@ -283,9 +284,11 @@ static bool body_hook(struct exchange *x, const struct hook *h, struct slice *pi
     lua_pushboolean(co, last);
     switch (task_call(x->body_task, 4)) {
     case TASK_WAITS:
-        report_misuse(x, h, PHASE_BODY, "the body phase must not wait");
+        exchange_report_misuse(x, h, PHASE_BODY, "the body phase must not wait");
         return body_failed(x, h);
-    case TASK_ERROR: report(x, h, PHASE_BODY, task_error(x->body_task)); return body_failed(x, h);
+    case TASK_ERROR:
+        exchange_report(x, h, PHASE_BODY, task_error(x->body_task));
+        return body_failed(x, h);
     default: break;
     }
     if (lua_gettop(co) > 0 && !lua_isnil(co, 1)) {
@@ -293,7 +296,7 @@ static bool body_hook(struct exchange *x, const struct hook *h, struct slice *pi
         const char *text = lua_tolstring(co, 1, &n);
         if (text == NULL) {
             lua_settop(co, 0);
-            report_misuse(x, h, PHASE_BODY, "the body phase must return a string or nil");
+            exchange_report_misuse(x, h, PHASE_BODY, "the body phase must return a string or nil");
             return body_failed(x, h);
         }
         buf_clear(&x->edited);
@@ -323,7 +326,7 @@ static bool produced(struct exchange *x, enum task_outcome outcome)
 {
     x->producing = false;
     if (outcome == TASK_ERROR) {
-        report(x, x->answerer, PHASE_ACCESS, task_error(x->task));
+        exchange_report(x, x->answerer, PHASE_ACCESS, task_error(x->task));
         exchange_finish(x, ENDED_PLUGIN_ERROR);
         return false;
     }
@@ -336,7 +339,7 @@ static bool produced(struct exchange *x, enum task_outcome outcome)
         if (proper) {
             exchange_relay_end(x);
         } else {
-            report_misuse(
+            exchange_report_misuse(
                 x, x->answerer, PHASE_ACCESS,
                 "the function that this returned as a body returned neither a string nor nil");
             exchange_finish(x, ENDED_PLUGIN_ERROR);
@@ -358,7 +361,7 @@ void exchange_produce(struct exchange *x)
         if (x->producer_blocked)
             return;
         if (x->task == NULL)
-            x->task = request_task(x);
+            x->task = exchange_task_new(x);
         lua_rawgeti(task_lua(x->task), LUA_REGISTRYINDEX, x->producer_ref);
         x->producing = true;
         enum task_outcome outcome = task_call(x->task, 0);

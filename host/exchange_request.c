@@ -1,5 +1,9 @@
 /* See exchange.h: the request as the origin gets it. */
+#include <string.h>
+
 #include "exchange.h"
+
+enum { OWN_FIELDS = 8 }; /* that the gateway adds at most */
 
 static void add_forwarded(struct exchange *x, struct headers *h, const struct target *t)
 {
@@ -28,7 +32,7 @@ void exchange_add_via(struct exchange *x, struct headers *h, int minor)
 
 static struct slice target_of(struct exchange *x)
 {
-    const struct target *t = x->route->target;
+    const struct target *t = x->target;
     struct slice path = x->req.path;
     if (x->prefix > 0) { /* keeps the '/' that ends the prefix */
         path.p += x->prefix - 1;
@@ -43,8 +47,13 @@ static struct slice target_of(struct exchange *x)
 
 void exchange_request_prepare(struct exchange *x)
 {
-    const struct target *t = x->route->target;
-    struct headers *h = &x->req.headers;
+    const struct target *t = x->target;
+    struct headers *h = &x->up.headers;
+    x->up = x->req;
+    headers_init(h, &x->arena);
+    headers_reserve(h, x->req.headers.n + t->nset + OWN_FIELDS);
+    memcpy(h->v, x->req.headers.v, x->req.headers.n * sizeof *h->v);
+    h->n = x->req.headers.n;
     headers_remove_hop_by_hop(h);
     headers_remove_id(h, HEADER_EXPECT);
     add_forwarded(x, h, t);
@@ -58,9 +67,9 @@ void exchange_request_prepare(struct exchange *x)
             headers_remove(h, t->set[i].name);
     }
     if (x->whole) { /* it may have been edited */
-        x->req.framing =
+        x->up.framing =
             x->req.framing == FRAMING_NONE && x->body.n == 0 ? FRAMING_NONE : FRAMING_LENGTH;
-        x->req.length = x->body.n;
+        x->up.length = x->body.n;
     }
 }
 
@@ -69,12 +78,12 @@ void exchange_request_send(struct exchange *x)
     struct upstream_conn *c = x->origin;
     struct buf head;
     buf_init(&head);
-    message_write_request(&head, &x->req, target_of(x), false);
+    message_write_request(&head, &x->up, target_of(x), false);
     x->head_sent_up = true;
     x->reached_origin = true;
-    if (x->req.framing == FRAMING_NONE)
+    if (x->up.framing == FRAMING_NONE)
         x->upload_done = true;
-    if (x->body_done && x->req.framing == FRAMING_LENGTH) { /* in one write */
+    if (x->body_done && x->up.framing == FRAMING_LENGTH) { /* in one write */
         struct slice v[2] = { buf_slice(&head), buf_slice(&x->body) };
         stream_writev(c->stream, v, 2);
         x->upload_done = true;

@@ -17,7 +17,7 @@ static const char *text_at(struct generation *g, int idx)
     return s == NULL ? NULL : arena_dup(&g->arena, (struct slice){ s, n }).p;
 }
 
-static const char *get_text(struct generation *g, const char *name)
+const char *generation_get_text(struct generation *g, const char *name)
 {
     lua_getfield(g->L, -1, name);
     const char *s = lua_isstring(g->L, -1) ? text_at(g, -1) : NULL;
@@ -25,7 +25,7 @@ static const char *get_text(struct generation *g, const char *name)
     return s;
 }
 
-static uint64_t get_number(struct generation *g, const char *name)
+uint64_t generation_get_number(struct generation *g, const char *name)
 {
     lua_getfield(g->L, -1, name);
     uint64_t n = (uint64_t)lua_tonumber(g->L, -1);
@@ -33,7 +33,7 @@ static uint64_t get_number(struct generation *g, const char *name)
     return n;
 }
 
-static bool get_bool(struct generation *g, const char *name)
+bool generation_get_bool(struct generation *g, const char *name)
 {
     lua_getfield(g->L, -1, name);
     bool b = lua_toboolean(g->L, -1);
@@ -41,46 +41,44 @@ static bool get_bool(struct generation *g, const char *name)
     return b;
 }
 
-/* Pushes a member that is a table; the caller pops it. Returns its length. */
-static uint32_t enter(struct generation *g, const char *name)
+uint32_t generation_enter(struct generation *g, const char *name)
 {
     lua_getfield(g->L, -1, name);
     return lua_istable(g->L, -1) ? (uint32_t)lua_objlen(g->L, -1) : 0;
 }
 
-static void leave(struct generation *g)
+void generation_leave(struct generation *g)
 {
     lua_pop(g->L, 1);
 }
 
 static const char **get_texts(struct generation *g, const char *name, uint32_t *n)
 {
-    *n = enter(g, name);
+    *n = generation_enter(g, name);
     const char **v = arena_alloc(&g->arena, (*n + 1) * sizeof *v);
     for (uint32_t i = 0; i < *n; i++) {
         lua_rawgeti(g->L, -1, (int)i + 1);
         v[i] = text_at(g, -1);
         lua_pop(g->L, 1);
     }
-    leave(g);
+    generation_leave(g);
     return v;
 }
 
-/* A list of {name=, value=}; a value that is no string is a NULL slice. */
-static struct header *get_headers(struct generation *g, const char *name, uint32_t *n)
+struct header *generation_get_headers(struct generation *g, const char *name, uint32_t *n)
 {
-    *n = enter(g, name);
+    *n = generation_enter(g, name);
     struct header *v = arena_zalloc(&g->arena, (*n + 1) * sizeof *v);
     for (uint32_t i = 0; i < *n; i++) {
         lua_rawgeti(g->L, -1, (int)i + 1);
-        v[i].name = slice_of(get_text(g, "name"));
+        v[i].name = slice_of(generation_get_text(g, "name"));
         v[i].id = header_id(v[i].name);
-        const char *value = get_text(g, "value");
+        const char *value = generation_get_text(g, "value");
         if (value != NULL)
             v[i].value = slice_of(value);
         lua_pop(g->L, 1);
     }
-    leave(g);
+    generation_leave(g);
     return v;
 }
 
@@ -89,19 +87,20 @@ static struct header *get_headers(struct generation *g, const char *name, uint32
 /* The entry is on top of the stack. */
 static int read_address(struct generation *g, struct listen_address *a, struct buf *faults)
 {
-    *a = (struct listen_address){ get_text(g, "host"), (int)get_number(g, "port") };
-    if (!get_bool(g, "tls"))
+    *a = (struct listen_address){ generation_get_text(g, "host"),
+                                  (int)generation_get_number(g, "port") };
+    if (!generation_get_bool(g, "tls"))
         return 0;
-    enter(g, "tls");
-    buf_printf(faults, "%s: is not supported yet\n", get_text(g, "path"));
-    leave(g);
+    generation_enter(g, "tls");
+    buf_printf(faults, "%s: is not supported yet\n", generation_get_text(g, "path"));
+    generation_leave(g);
     return -1;
 }
 
 static int read_listen(struct generation *g, struct settings *s, struct buf *faults)
 {
     int err = 0;
-    s->nlisten = enter(g, "listen");
+    s->nlisten = generation_enter(g, "listen");
     s->listen = arena_alloc(&g->arena, (s->nlisten + 1) * sizeof *s->listen);
     for (uint32_t i = 0; i < s->nlisten; i++) {
         lua_rawgeti(g->L, -1, (int)i + 1);
@@ -109,13 +108,13 @@ static int read_listen(struct generation *g, struct settings *s, struct buf *fau
             err = -1;
         lua_pop(g->L, 1);
     }
-    leave(g);
-    s->has_admin = get_bool(g, "admin");
+    generation_leave(g);
+    s->has_admin = generation_get_bool(g, "admin");
     if (s->has_admin) {
-        enter(g, "admin");
+        generation_enter(g, "admin");
         if (read_address(g, &s->admin, faults) != 0)
             err = -1;
-        leave(g);
+        generation_leave(g);
     }
     return err;
 }
@@ -123,69 +122,69 @@ static int read_listen(struct generation *g, struct settings *s, struct buf *fau
 static void read_redis(struct generation *g, struct settings *s)
 {
     s->redis_eviction_refuse = true;
-    if (!get_bool(g, "redis"))
+    if (!generation_get_bool(g, "redis"))
         return;
-    enter(g, "redis");
-    s->redis_url = get_text(g, "url");
-    s->redis_timeout = get_number(g, "timeout");
-    s->redis_connect_timeout = get_number(g, "connect_timeout");
-    s->redis_hash_tags = get_bool(g, "hash_tags");
-    const char *eviction = get_text(g, "eviction");
+    generation_enter(g, "redis");
+    s->redis_url = generation_get_text(g, "url");
+    s->redis_timeout = generation_get_number(g, "timeout");
+    s->redis_connect_timeout = generation_get_number(g, "connect_timeout");
+    s->redis_hash_tags = generation_get_bool(g, "hash_tags");
+    const char *eviction = generation_get_text(g, "eviction");
     s->redis_eviction_refuse = eviction == NULL || strcmp(eviction, "refuse") == 0;
-    leave(g);
+    generation_leave(g);
 }
 
 static void read_limits(struct generation *g, struct settings *s)
 {
-    enter(g, "timeouts");
-    s->timeouts.head = get_number(g, "head");
-    s->timeouts.body = get_number(g, "body");
-    s->timeouts.keepalive = get_number(g, "keepalive");
-    s->timeouts.write = get_number(g, "write");
-    s->timeouts.drain = get_number(g, "drain");
-    leave(g);
-    enter(g, "limits");
-    s->parse.head = get_number(g, "head");
-    s->parse.url = get_number(g, "url");
-    s->parse.fields = (uint32_t)get_number(g, "fields");
-    s->connections = (uint32_t)get_number(g, "connections");
-    s->pipelined = get_number(g, "pipelined");
-    leave(g);
-    enter(g, "upstream");
-    s->upstream.idle = (uint32_t)get_number(g, "keepalive");
-    s->upstream.idle_ms = get_number(g, "keepalive_timeout");
-    s->upstream.connections = (uint32_t)get_number(g, "connections");
-    leave(g);
+    generation_enter(g, "timeouts");
+    s->timeouts.head = generation_get_number(g, "head");
+    s->timeouts.body = generation_get_number(g, "body");
+    s->timeouts.keepalive = generation_get_number(g, "keepalive");
+    s->timeouts.write = generation_get_number(g, "write");
+    s->timeouts.drain = generation_get_number(g, "drain");
+    generation_leave(g);
+    generation_enter(g, "limits");
+    s->parse.head = generation_get_number(g, "head");
+    s->parse.url = generation_get_number(g, "url");
+    s->parse.fields = (uint32_t)generation_get_number(g, "fields");
+    s->connections = (uint32_t)generation_get_number(g, "connections");
+    s->pipelined = generation_get_number(g, "pipelined");
+    generation_leave(g);
+    generation_enter(g, "upstream");
+    s->upstream.idle = (uint32_t)generation_get_number(g, "keepalive");
+    s->upstream.idle_ms = generation_get_number(g, "keepalive_timeout");
+    s->upstream.connections = (uint32_t)generation_get_number(g, "connections");
+    generation_leave(g);
 }
 
 static void read_resolver(struct generation *g, struct settings *s)
 {
-    enter(g, "resolver");
+    generation_enter(g, "resolver");
     s->resolver = (struct resolve_options){
-        .servers = get_text(g, "servers"),
-        .ttl_min = get_number(g, "ttl_min"),
-        .ttl_max = get_number(g, "ttl_max"),
-        .stale = get_number(g, "stale"),
-        .try_ms = get_number(g, "timeout"),
-        .tries = (int)get_number(g, "tries"),
+        .servers = generation_get_text(g, "servers"),
+        .ttl_min = generation_get_number(g, "ttl_min"),
+        .ttl_max = generation_get_number(g, "ttl_max"),
+        .stale = generation_get_number(g, "stale"),
+        .try_ms = generation_get_number(g, "timeout"),
+        .tries = (int)generation_get_number(g, "tries"),
     };
-    leave(g);
+    generation_leave(g);
 }
 
 static void read_supervision(struct generation *g, struct settings *s)
 {
-    s->workers = (uint32_t)get_number(g, "workers");
-    s->watchdog = get_number(g, "watchdog");
-    enter(g, "quarantine");
-    s->quarantine_after = (uint32_t)get_number(g, "after");
-    s->quarantine_policy = get_text(g, "policy");
-    leave(g);
-    enter(g, "reload");
-    s->reload_watch = get_bool(g, "watch");
-    s->reload_drain = get_number(g, "drain");
-    s->reload_check = get_number(g, "check");
-    s->reload_memory = get_number(g, "memory");
-    leave(g);
+    s->workers = (uint32_t)generation_get_number(g, "workers");
+    s->watchdog = generation_get_number(g, "watchdog");
+    generation_enter(g, "quarantine");
+    s->quarantine_after = (uint32_t)generation_get_number(g, "after");
+    s->quarantine_policy = generation_get_text(g, "policy");
+    generation_leave(g);
+    generation_enter(g, "reload");
+    s->reload_watch = generation_get_bool(g, "watch");
+    s->reload_drain = generation_get_number(g, "drain");
+    s->reload_check = generation_get_number(g, "check");
+    s->reload_memory = generation_get_number(g, "memory");
+    generation_leave(g);
 }
 
 static int read_settings(struct generation *g, struct buf *faults)
@@ -196,74 +195,48 @@ static int read_settings(struct generation *g, struct buf *faults)
     read_redis(g, s);
     read_limits(g, s);
     read_resolver(g, s);
-    s->data_dir = get_text(g, "data_dir");
-    s->run_dir = get_text(g, "run_dir");
-    s->via = get_text(g, "via");
-    enter(g, "shared");
-    s->shared_size = get_number(g, "size");
-    leave(g);
-    enter(g, "log");
-    s->log_level = get_text(g, "level");
-    s->access_log = get_bool(g, "access");
-    leave(g);
+    s->data_dir = generation_get_text(g, "data_dir");
+    s->run_dir = generation_get_text(g, "run_dir");
+    s->via = generation_get_text(g, "via");
+    generation_enter(g, "shared");
+    s->shared_size = generation_get_number(g, "size");
+    generation_leave(g);
+    generation_enter(g, "log");
+    s->log_level = generation_get_text(g, "level");
+    s->access_log = generation_get_bool(g, "access");
+    generation_leave(g);
     return err;
 }
 
 /* --- routes --- */
 
-static int read_target(struct generation *g, struct route *r, bool check_only, struct buf *faults)
-{
-    if (enter(g, "targets") == 0) {
-        leave(g);
-        return 0;
-    }
-    lua_rawgeti(g->L, -1, 1);
-    struct target *t = arena_zalloc(&g->arena, sizeof *t);
-    t->provider = get_text(g, "provider");
-    t->model = get_text(g, "model");
-    t->url_text = get_text(g, "url");
-    t->preserve_host = get_bool(g, "preserve_host");
-    t->set = get_headers(g, "headers", &t->nset);
-    lua_pop(g->L, 1);
-    leave(g);
-    const char *wrong = url_parse(&g->arena, slice_of(t->url_text), &t->url);
-    if (wrong == NULL && t->url.tls)
-        wrong = "https targets are not supported yet";
-    if (wrong != NULL) {
-        buf_printf(faults, "route %s: target %s: %s\n", r->name, t->url_text, wrong);
-        return -1;
-    }
-    t->figures = figures_target(g->sv->figures, r->name, t->provider);
-    r->target = t;
-    if (!check_only)
-        t->origin = upstream_origin(g->sv->upstream, &t->url);
-    return 0;
-}
-
 static void read_paths(struct generation *g, const struct route *r)
 {
-    uint32_t n = enter(g, "paths");
+    uint32_t n = generation_enter(g, "paths");
     for (uint32_t i = 0; i < n; i++) {
         lua_rawgeti(g->L, -1, (int)i + 1);
-        const char *kind = get_text(g, "kind");
-        routes_add(g->table, r, slice_of(get_text(g, "path")), strcmp(kind, "prefix") == 0);
+        const char *kind = generation_get_text(g, "kind");
+        routes_add(g->table, r, slice_of(generation_get_text(g, "path")),
+                   strcmp(kind, "prefix") == 0);
         lua_pop(g->L, 1);
     }
-    leave(g);
+    generation_leave(g);
 }
 
 /* Adds one plugin's phases; the chain's entry is on top of the stack. */
 static void read_hooks(struct generation *g, struct route *r, unsigned place)
 {
-    static const char *const phases[PHASES] = { "access", "response", "body", "finish", "log" };
+    static const char *const phases[PHASES] = { "access", "target", "attempt", "response",
+                                                "body",   "finish", "log" };
     lua_State *L = g->L;
-    struct hook h = { .plugin = get_text(g, "name"),
-                      .skip_on_error = get_bool(g, "skip_on_error") };
-    enter(g, "plugin");
-    r->preflight = r->preflight || get_bool(g, "preflight");
-    leave(g);
+    struct hook h = { .plugin = generation_get_text(g, "name"),
+                      .place = place,
+                      .skip_on_error = generation_get_bool(g, "skip_on_error") };
+    generation_enter(g, "plugin");
+    r->preflight = r->preflight || generation_get_bool(g, "preflight");
+    generation_leave(g);
     for (int p = 0; p < PHASES; p++) {
-        enter(g, "plugin");
+        generation_enter(g, "plugin");
         lua_getfield(L, -1, phases[p]);
         lua_remove(L, -2);
         if (lua_isnil(L, -1)) {
@@ -281,7 +254,7 @@ static void read_hooks(struct generation *g, struct route *r, unsigned place)
 
 static void read_chain(struct generation *g, struct route *r)
 {
-    uint32_t n = enter(g, "chain");
+    uint32_t n = generation_enter(g, "chain");
     for (int p = 0; p < PHASES; p++)
         r->hooks[p].v = arena_alloc(&g->arena, (n + 1) * sizeof(struct hook));
     for (uint32_t i = 0; i < n; i++) {
@@ -289,7 +262,7 @@ static void read_chain(struct generation *g, struct route *r)
         read_hooks(g, r, i);
         lua_pop(g->L, 1);
     }
-    leave(g);
+    generation_leave(g);
 }
 
 static int refuse_change(lua_State *L)
@@ -320,8 +293,9 @@ static void make_lua_route(struct generation *g, struct route *r, const char *ap
 
 static int read_route(struct generation *g, struct route *r, bool check_only, struct buf *faults)
 {
-    const char *api = get_text(g, "api"), *half_close = get_text(g, "half_close");
-    r->name = get_text(g, "name");
+    const char *api = generation_get_text(g, "api"),
+               *half_close = generation_get_text(g, "half_close");
+    r->name = generation_get_text(g, "name");
     r->figures = figures_route(g->sv->figures, r->name);
     llm_api_of_name(slice_of(api), &r->api);
     r->hosts = get_texts(g, "hosts", &r->nhosts);
@@ -330,21 +304,20 @@ static int read_route(struct generation *g, struct route *r, bool check_only, st
             r->hosts[i]++; /* "*.x" as ".x" */
     }
     r->methods = get_texts(g, "methods", &r->nmethods);
-    r->required = get_headers(g, "headers", &r->nrequired);
-    r->strip_prefix = get_bool(g, "strip_prefix");
-    r->retry_stale = get_bool(g, "retry_stale");
+    r->required = generation_get_headers(g, "headers", &r->nrequired);
+    r->strip_prefix = generation_get_bool(g, "strip_prefix");
+    r->retry_stale = generation_get_bool(g, "retry_stale");
     r->half_close_answer = half_close != NULL && strcmp(half_close, "answer") == 0;
-    enter(g, "timeouts");
-    r->timeouts = (struct route_timeouts){ get_number(g, "connect"), get_number(g, "first_byte"),
-                                           get_number(g, "idle"), get_number(g, "body") };
-    leave(g);
-    enter(g, "limits");
-    r->body_limit = get_number(g, "body");
-    leave(g);
+    generation_enter(g, "timeouts");
+    r->body_timeout = generation_get_number(g, "body");
+    generation_leave(g);
+    generation_enter(g, "limits");
+    r->body_limit = generation_get_number(g, "body");
+    generation_leave(g);
     make_lua_route(g, r, api);
     read_chain(g, r);
     read_paths(g, r);
-    return read_target(g, r, check_only, faults);
+    return generation_read_targets(g, r, check_only, faults);
 }
 
 int generation_read(struct generation *g, bool check_only, struct buf *faults)
@@ -352,7 +325,7 @@ int generation_read(struct generation *g, bool check_only, struct buf *faults)
     lua_getfield(g->L, LUA_REGISTRYINDEX, "tollgate.config");
     int err = read_settings(g, faults);
     g->table = routes_new();
-    uint32_t n = enter(g, "routes");
+    uint32_t n = generation_enter(g, "routes");
     g->routes = arena_zalloc(&g->arena, (n + 1) * sizeof *g->routes);
     for (g->nroutes = 0; g->nroutes < n; g->nroutes++) {
         struct route *r = &g->routes[g->nroutes];
@@ -362,8 +335,8 @@ int generation_read(struct generation *g, bool check_only, struct buf *faults)
             err = -1;
         lua_pop(g->L, 1);
     }
-    leave(g);
-    leave(g);
+    generation_leave(g);
+    generation_leave(g);
     return err;
 }
 
@@ -376,6 +349,5 @@ void generation_read_undo(struct generation *g, struct route *r)
         }
     }
     generation_unref(g, r->lua_ref);
-    if (r->target != NULL && r->target->origin != NULL)
-        origin_release(r->target->origin);
+    generation_undo_targets(g, r);
 }

@@ -10,4 +10,19 @@ int generation_read(struct generation *g, bool check_only, struct buf *faults);
 /* Gives back what a route holds outside the arena. */
 void generation_read_undo(struct generation *g, struct route *r);
 
+/* generation_target.c: a route's targets. The route's table is on top of the stack. */
+int generation_read_targets(struct generation *g, struct route *r, bool check_only,
+                            struct buf *faults);
+void generation_undo_targets(struct generation *g, struct route *r);
+
+/* Members of the table on top of the stack, copied into the arena. */
+const char *generation_get_text(struct generation *g, const char *name); /* NULL: absent */
+uint64_t generation_get_number(struct generation *g, const char *name);
+bool generation_get_bool(struct generation *g, const char *name);
+/* A list of {name=, value=}; a value that is no string is a NULL slice. */
+struct header *generation_get_headers(struct generation *g, const char *name, uint32_t *n);
+/* Pushes a member that is a table, until generation_leave. Returns its length. */
+uint32_t generation_enter(struct generation *g, const char *name);
+void generation_leave(struct generation *g);
+
 #endif

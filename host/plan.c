@@ -82,7 +82,8 @@ void plan_restart_keys(const struct plan *a, const struct plan *b, struct buf *o
 
 static const char *phase_name(unsigned phase)
 {
-    static const char *const request[] = { "access", "response", "body", "finish", "log" };
+    static const char *const request[] = { "access", "target", "attempt", "response",
+                                           "body",   "finish", "log" };
     static const char *const other[] = { "timer", "init", "stop", "load" };
     if (phase < sizeof request / sizeof *request)
         return request[phase];

@@ -12,15 +12,26 @@
 #include "headers.h"
 #include "llm.h"
 #include "message.h"
-#include "upstream.h"
+#include "retry.h"
+#include "target.h"
 
-enum phase { PHASE_ACCESS, PHASE_RESPONSE, PHASE_BODY, PHASE_FINISH, PHASE_LOG, PHASES };
+enum phase {
+    PHASE_ACCESS,
+    PHASE_TARGET,
+    PHASE_ATTEMPT,
+    PHASE_RESPONSE,
+    PHASE_BODY,
+    PHASE_FINISH,
+    PHASE_LOG,
+    PHASES
+};
 
 /* One plugin's function on one route, as registry references of the generation's Lua state. */
 struct hook {
     int fn, conf;
     const char *plugin;
-    uint64_t mark; /* for the watchdog */
+    uint32_t place; /* of the plugin in the route's chain */
+    uint64_t mark;  /* for the watchdog */
     struct figures_hook *figures;
     bool skip_on_error;
     bool off; /* quarantined: left out */
@@ -29,21 +40,6 @@ struct hook {
 struct hooks {
     struct hook *v;
     uint32_t n;
-};
-
-struct target {
-    const char *provider, *model; /* model may be NULL */
-    const char *url_text;
-    struct url url;
-    struct origin *origin; /* held */
-    struct header *set;    /* headers set, or removed where value.p is NULL */
-    uint32_t nset;
-    bool preserve_host;
-    struct figures_target *figures;
-};
-
-struct route_timeouts {
-    uint64_t connect, first_byte, idle, body; /* ms */
 };
 
 struct route {
@@ -59,9 +55,14 @@ struct route {
     bool retry_stale; /* once more, where a kept connection turns out to be closed */
     bool quarantined; /* a plugin of it is, and must not be left out: 503 */
     bool preflight;   /* a plugin answers CORS preflights: they come here whatever `methods` says */
-    struct route_timeouts timeouts;
-    uint64_t body_limit;   /* bytes */
-    struct target *target; /* NULL: plugins answer */
+    uint64_t body_timeout;      /* ms, between two pieces of a request's body */
+    uint64_t body_limit;        /* bytes */
+    struct target_set *targets; /* of requests that none of `models` takes; NULL: there is none */
+    struct target_set *models;  /* by the model that a request names, sorted by it */
+    uint32_t nmodels;
+    enum balance_kind balance;
+    struct retry_policy retry;
+    struct retry_budget *budget; /* of this worker */
     struct hooks hooks[PHASES];
     struct figures_route *figures;
     int lua_ref; /* ctx.route */

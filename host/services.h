@@ -19,6 +19,7 @@
 #include "upstream.h"
 
 struct exchange;
+struct target_table;
 
 /* A plugin that was stuck too often. */
 struct quarantine {
@@ -39,11 +40,12 @@ struct services {
     struct loop *loop;
     struct resolve *resolve;
     struct upstream *upstream;
-    struct fetch_client *fetch;   /* what plugins fetch by, over upstream */
-    struct rds *rds;              /* NULL in tools that have no Redis */
-    struct rds_pool *rds_pool;    /* connections to lend; NULL likewise */
-    struct quota *quota;          /* NULL likewise */
-    struct quota_stats *quota_at; /* where it counts; NULL: in memory of its own */
+    struct target_table *target_table; /* what is known of targets; NULL in tools */
+    struct fetch_client *fetch;        /* what plugins fetch by, over upstream */
+    struct rds *rds;                   /* NULL in tools that have no Redis */
+    struct rds_pool *rds_pool;         /* connections to lend; NULL likewise */
+    struct quota *quota;               /* NULL likewise */
+    struct quota_stats *quota_at;      /* where it counts; NULL: in memory of its own */
     struct shared *shared;  /* NULL while a configuration loads, and in tools that have none */
     struct buf *access_log; /* lines of this turn; NULL where switched off */
     struct deferred *access_flush;

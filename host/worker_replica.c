@@ -41,4 +41,5 @@ void worker_join(struct worker *w)
     w->gw.sv.follow = follow;
     w->gw.sv.follow_arg = w;
     w->gw.sv.routing_version = zone_routing(w->zone);
+    w->gw.sv.target_table = zone_targets(w->zone);
 }

@@ -13,7 +13,7 @@
 enum { ZONE_MAGIC = 0x746f6c6d, PAGE = 65536, LEAD_STALE_MS = 1000 };
 
 /* Behind the slots, from a page on: an area for each slot, then two for workers that have gone,
- * which are used by turns. */
+ * which are used by turns, then the table of targets. */
 struct zone_head {
     uint64_t magic, n;
     uint64_t gone;           /* which of the two */
@@ -33,9 +33,14 @@ static size_t areas_at(uint64_t n)
     return (sizeof(struct zone_head) + n * sizeof(struct zone_slot) + PAGE - 1) / PAGE * PAGE;
 }
 
-static size_t size_of(uint64_t n)
+static size_t targets_at(uint64_t n)
 {
     return areas_at(n) + (n + 2) * METRICS_AREA;
+}
+
+static size_t size_of(uint64_t n)
+{
+    return targets_at(n) + target_table_size();
 }
 
 static struct zone *map(int fd, size_t size)
@@ -81,8 +86,9 @@ void zone_free(struct zone *z)
 
 void zone_layout(char *out, size_t size)
 {
-    snprintf(out, size, "zone %x: %zu, %zu, %zu", (unsigned)ZONE_MAGIC, sizeof(struct zone_head),
-             sizeof(struct zone_slot), (size_t)METRICS_AREA);
+    snprintf(out, size, "zone %x: %zu, %zu, %zu, %zu", (unsigned)ZONE_MAGIC,
+             sizeof(struct zone_head), sizeof(struct zone_slot), (size_t)METRICS_AREA,
+             target_table_size());
 }
 
 unsigned zone_slots(const struct zone *z)
@@ -115,6 +121,11 @@ uint64_t zone_now(void)
 struct metrics_area *zone_metrics(struct zone *z, unsigned i)
 {
     return (struct metrics_area *)((char *)z->head + areas_at(z->head->n) + i * METRICS_AREA);
+}
+
+struct target_table *zone_targets(struct zone *z)
+{
+    return (struct target_table *)((char *)z->head + targets_at(z->head->n));
 }
 
 struct metrics_area *zone_metrics_gone(struct zone *z)

@@ -17,6 +17,7 @@
 #include "counters.h"
 #include "metrics_area.h"
 #include "quota.h"
+#include "target_state.h"
 
 enum { ZONE_WORKERS = 256, ZONE_TEXT = 128, ZONE_NO_ROUTE = 0xffff };
 
@@ -71,6 +72,8 @@ struct metrics_area *zone_metrics_gone(struct zone *z);
  * For the master. */
 void zone_metrics_fold(struct zone *z, unsigned i);
 struct zone_totals *zone_totals(struct zone *z);
+/* What the workers know of targets. */
+struct target_table *zone_targets(struct zone *z);
 /* The version of the routing policy that the replica runs; 0: not known. Written by the master. */
 uint64_t *zone_routing(struct zone *z);
 /* True in one worker at a time: the one that asked first, and another once that has gone, drains,

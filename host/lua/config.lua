@@ -9,6 +9,7 @@ local sandbox = require "tollgate.config_sandbox"
 local fields = require "tollgate.config_schema"
 local routes = require "tollgate.config_routes"
 local plugins = require "tollgate.config_plugins"
+local targets = require "tollgate.config_targets"
 local policy = require "tollgate.config_policy"
 local listen = require "tollgate.config_listen"
 local network = require "tollgate.config_network"
@@ -128,6 +129,7 @@ local function effective(config)
       route.timeouts[name] = route.timeouts[name] or config.timeouts[name]
     end
     route.limits.body = route.limits.body or config.limits.body
+    route.retry = targets.retry(config.routes[i], route.api, route.timeouts)
   end
   return out
 end

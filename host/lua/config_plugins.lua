@@ -42,7 +42,7 @@ end
 
 -- Plugins of scope "gateway" serve no route: they stand in the gateway's `plugins` alone, and run once in each worker.
 local GATEWAY = "(gateway)" -- in the place of a route's name
-local REQUEST_PHASES = { "access", "response", "body", "finish", "log" }
+local REQUEST_PHASES = { "access", "target", "attempt", "response", "body", "finish", "log" }
 
 local Resolver = {}
 Resolver.__index = Resolver

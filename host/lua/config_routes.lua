@@ -3,6 +3,7 @@
 -- Two routes that match the same path, host, method and headers are refused: only the first would ever be reached.
 
 local values = require "tollgate.config_values"
+local targets = require "tollgate.config_targets"
 local text = require "tollgate.schema_text"
 
 local M = {}
@@ -121,9 +122,11 @@ local function check_one(faults, route, at)
   if route.strip_prefix and not prefix then
     add(faults, at .. ".strip_prefix", "needs a path that ends in /*")
   end
-  if not M.api(route) then
+  local api = M.api(route)
+  if not api then
     add(faults, at .. ".path", "its paths belong to different APIs: split the route, or name its api")
   end
+  targets.check(faults, route, at, api)
 end
 
 --- Check of the list of routes, each of which is well formed by itself.
@@ -158,17 +161,6 @@ function M.milliseconds(times)
   return out
 end
 
-local function targets(list)
-  local out = {}
-  for i, one in ipairs(list) do
-    out[i] = {
-      provider = one.provider, model = one.model, url = one.url, preserve_host = one.preserve_host,
-      headers = M.header_list(one.headers),
-    }
-  end
-  return out
-end
-
 --- One route as the host reads it.
 -- @tparam table route checked
 -- @tparam table config the checked configuration it stands in
@@ -179,10 +171,12 @@ function M.normalise(route, config)
   local timeouts, limits = {}, {}
   for name, value in pairs(config.timeouts) do timeouts[name] = route.timeouts[name] or value end
   for name, value in pairs(config.limits) do limits[name] = route.limits[name] or value end
+  local to = targets.normalise(route, M.api(route), timeouts, M.header_list)
   return {
     name = route.name, paths = paths, hosts = hosts_of(route), methods = route.methods or {},
     headers = M.header_list(route.headers), strip_prefix = route.strip_prefix, api = M.api(route),
-    targets = targets(route.targets), half_close = route.half_close, retry_stale = route.retry_stale,
+    targets = to.targets, models = to.models, balance = to.balance, retry = to.retry,
+    half_close = route.half_close, retry_stale = route.retry_stale,
     timeouts = M.milliseconds(timeouts), limits = limits,
   }
 end

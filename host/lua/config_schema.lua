@@ -4,6 +4,7 @@ local listen = require "tollgate.config_listen"
 local network = require "tollgate.config_network"
 local values = require "tollgate.config_values"
 local routes = require "tollgate.config_routes"
+local targets = require "tollgate.config_targets"
 
 local DAY = 86400 -- seconds
 local NAME = "^[%w_.-]+$"
@@ -85,15 +86,6 @@ local target_headers = {
   check = routes.check_headers,
 }
 
-local target = {
-  provider = { type = "string", min = 1, max = 128, pattern = NAME, default = "default",
-    hint = "must be letters, digits, _, . and -", doc = "who answers, for breakers and metrics" },
-  model = { type = "string", min = 1, max = 256, doc = "the provider's name of the model" },
-  url = { type = "string", required = true, min = 1, check = by(values.target_url),
-    doc = "http://host[:port][/path] or unix:/path" },
-  headers = target_headers,
-  preserve_host = { type = "boolean", default = false, doc = "send the client's Host instead of the target's" },
-}
 
 local route = {
   name = { type = "string", required = true, min = 1, max = 128, pattern = NAME,
@@ -112,8 +104,6 @@ local route = {
     doc = "remove the matched prefix before the target's path is joined" },
   api = { type = "string", doc = "the LLM API that the route speaks; default by path",
     one_of = { "openai-chat", "openai-responses", "openai-embeddings", "anthropic-messages", "none" } },
-  targets = { type = "list", of = { type = "table", fields = target }, max = 1, default = {},
-    doc = "where requests go; none where a plugin answers" },
   half_close = { type = "string", one_of = { "cancel", "answer" }, default = "cancel",
     doc = "what a client's end of input means while an answer is owed" },
   retry_stale = { type = "boolean", default = true,
@@ -126,6 +116,7 @@ local route = {
   } },
   plugins = plugins,
 }
+for name, field in pairs(targets.route_fields(targets.target_fields(target_headers))) do route[name] = field end
 
 return {
   listen = listen.listen, admin = listen.admin,

@@ -64,7 +64,8 @@ describe("the access log", function()
     assert.is_true(line.bytes_in > 50)
     line.bytes_in = nil
     assert.same({ id = res.headers["x-request-id"], client = "127.0.0.1", method = "POST", path = "/v1/chat/completions",
-      route = "chat", consumer = "alice", tenant = "acme", status = 200, target = on.options.origin.url, ended = "ok",
+      route = "chat", consumer = "alice", tenant = "acme", status = 200, ended = "ok", attempts = 1,
+      target = on.options.origin.url:match("//(.*)"),
       bytes_out = #res.body, model = "m", stream = false, tokens = { used = 13, input = 9, output = 4 } }, line)
   end))
 

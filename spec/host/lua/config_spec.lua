@@ -322,6 +322,7 @@ end)
 describe("keys of a route", function()
   it("have defaults, and the gateway's timeouts and limits", function()
     local route = loaded(with_top 'timeouts = { idle = 7 }, limits = { body = "1k" }').routes[1]
+    route.models, route.balance, route.retry = nil, nil, nil -- config_targets_spec.lua
     assert.same({
       name = "r", paths = { { path = "/x", kind = "exact" } }, hosts = {}, methods = {}, headers = {}, targets = {},
       strip_prefix = false, api = "none", half_close = "cancel", retry_stale = true, chain = {},
@@ -406,17 +407,6 @@ describe("keys of a route", function()
       faults(mixed:format ""))
     assert.equal("none", loaded(mixed:format 'api = "none"').routes[1].api)
     assert.truthy(route_faults('api = "openai"')[1]:find("routes[1].api: must be one of", 1, true))
-  end)
-
-  it("take a target", function()
-    local target = loaded(with_route [[targets = { { provider = "openai", model = "m", url = "http://h:9/base",
-      headers = { Authorization = "Bearer x", ["X-Drop"] = false }, preserve_host = true } } ]]).routes[1].targets[1]
-    assert.same({ provider = "openai", model = "m", url = "http://h:9/base", preserve_host = true,
-      headers = { { name = "authorization", value = "Bearer x" }, { name = "x-drop", value = false } } }, target)
-    assert.equal("default", loaded(with_route 'targets = { { url = "unix:/run/x" } }').routes[1].targets[1].provider)
-    assert.same({ "routes[1].targets[1].url: is required" }, route_faults "targets = { {} }")
-    assert.same({ "routes[1].targets: must have at most 1 item, has 2" },
-      route_faults 'targets = { { url = "http://a" }, { url = "http://b" } }')
   end)
 
   it("refuse URLs of targets that cannot work", function()

@@ -1,0 +1,133 @@
+/* See exchange.h: one attempt after another. Whatever ends one passes exchange_attempt_end, once;
+ * the next begins at the end of the turn, since the last one's connection may be in the middle of a
+ * callback. */
+#include <inttypes.h>
+
+#include "container.h"
+#include "exchange.h"
+#include "json.h"
+#include "zone.h"
+
+/* --- the end of one --- */
+
+/* Why it failed, for the access log. */
+static void note_failure(struct exchange *x, const struct attempt_outcome *o)
+{
+    buf_add_text(&x->failures, x->failures.n > 0 ? ",{\"target\":" : "{\"target\":");
+    json_quote(&x->failures, slice_of(x->target->name));
+    if (o->status != 0)
+        buf_printf(&x->failures, ",\"status\":%d", o->status);
+    if (o->error != NULL)
+        buf_printf(&x->failures, ",\"error\":\"%s\"", o->error);
+    buf_add_text(&x->failures, "}");
+}
+
+/* A target that says when to come back is left alone until then, by all workers. */
+static void keep_out(struct exchange *x, const struct attempt_outcome *o)
+{
+    const struct retry_policy *p = &x->route->retry;
+    uint64_t ms = (uint64_t)o->retry_after_ms;
+    if (o->retry_after_ms <= 0 || p->out_ms == 0 || x->targets->n < 2 ||
+        !retry_status(p, o->status))
+        return;
+    target_state_out(&x->target->state, zone_now() + (ms < p->out_ms ? ms : p->out_ms));
+}
+
+static void end(struct exchange *x, const char *error, bool followed)
+{
+    uint64_t now = loop_now(x->sv->loop);
+    struct attempt_outcome o = {
+        .error = error,
+        .status = x->origin_status,
+        .ms = now - x->attempt_begun,
+        .first_byte_ms = x->origin_status != 0 ? (int64_t)(x->first_byte - x->attempt_begun) : -1,
+        .retry_after_ms = x->attempt_retry_after,
+        .n = x->attempts,
+    };
+    if (!x->attempt_open)
+        return;
+    x->attempt_open = false;
+    x->targets->items[x->target->place].inflight--;
+    keep_out(x, &o);
+    if (followed)
+        note_failure(x, &o);
+    if (x->route->hooks[PHASE_ATTEMPT].n > 0)
+        exchange_attempt_tell(x, x->target, &o, &x->route->hooks[PHASE_ATTEMPT]);
+}
+
+void exchange_attempt_end(struct exchange *x, const char *error)
+{
+    end(x, error, false);
+}
+
+void exchange_attempt_over(struct exchange *x, enum ended how)
+{
+    static const char *const errors[] = {
+        [ENDED_OK] = NULL,       [ENDED_CLIENT_GONE] = "client_gone", [ENDED_ORIGIN_CUT] = "cut",
+        [ENDED_TIMEOUT] = "cut", [ENDED_PLUGIN_ERROR] = "dropped",    [ENDED_SHUTDOWN] = "dropped"
+    };
+    loop_undefer(x->sv->loop, &x->next_attempt);
+    exchange_target_unpick(x);
+    end(x, x->origin_complete ? NULL : errors[how], false);
+}
+
+/* --- the next one --- */
+
+static bool may_follow(struct exchange *x, bool sent)
+{
+    const struct retry_policy *p = &x->route->retry;
+    uint64_t now = loop_now(x->sv->loop);
+    if (x->attempts >= p->attempts || !exchange_target_left(x) || x->gone || x->interim ||
+        !(x->whole || x->held) || now >= x->attempts_until)
+        return false;
+    if (!sent)
+        return true;
+    if (!p->unsafe && !message_idempotent(x->req.method)) /* RFC 9110, section 9.2.2 */
+        return false;
+    if (retry_budget_left(x->route->budget, p->budget, now))
+        return true;
+    x->sv->counters->retries_refused++;
+    return false;
+}
+
+static void on_next_attempt(struct deferred *d)
+{
+    exchange_attempt_begin(CONTAINER(d, struct exchange, next_attempt));
+}
+
+bool exchange_attempt_failed(struct exchange *x, const char *error, bool sent)
+{
+    bool follow = retry_error(&x->route->retry, error) && may_follow(x, sent);
+    end(x, error, follow);
+    enum exchange_pick pick = follow ? exchange_target_pick(x) : PICK_NONE;
+    if (pick == PICK_FOUND) {
+        if (sent)
+            retry_budget_spend(x->route->budget, loop_now(x->sv->loop));
+        x->next_attempt.run = on_next_attempt;
+        loop_defer(x->sv->loop, &x->next_attempt, LOOP_COLLECT);
+    }
+    return pick != PICK_NONE;
+}
+
+void exchange_attempt_begin(struct exchange *x)
+{
+    uint64_t now = loop_now(x->sv->loop);
+    x->target = x->next_target;
+    x->next_target = NULL;
+    figures_attempt(x->target->figures);
+    if (++x->attempts > 1)
+        x->sv->counters->retries++;
+    x->attempt_open = true;
+    x->targets->items[x->target->place].inflight++;
+    x->attempt_begun = now;
+    x->attempt_retry_after = -1;
+    if (x->origin_begun == 0)
+        x->origin_begun = now;
+    x->head_sent_up = x->upload_done = x->retried = false;
+    x->origin_surplus = x->origin_complete = false;
+    x->origin_status = 0;
+    x->first_byte = 0;
+    x->sent_up = 0;
+    exchange_request_prepare(x);
+    exchange_origin_connect(x);
+}

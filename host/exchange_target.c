@@ -1,0 +1,92 @@
+/* See exchange.h: which of the route's targets a request goes to. Each is considered once for a
+ * request: in turn by balance, passed over while it is out or down, and then by any plugin that
+ * says so. */
+#include "exchange.h"
+#include "zone.h"
+
+enum { RETRY_UNKNOWN_MS = 1000 }; /* where nothing says when a target will be there again */
+
+bool exchange_target_left(const struct exchange *x)
+{
+    uint64_t all = x->targets->n < BALANCE_MAX ? ((uint64_t)1 << x->targets->n) - 1 : UINT64_MAX;
+    return (all & ~x->considered) != 0;
+}
+
+/* Remembers the nearest time at which something may be there. */
+static void come_back(struct exchange *x, uint64_t ms)
+{
+    ms = ms > 0 ? ms : RETRY_UNKNOWN_MS;
+    if (x->retry_ms == 0 || ms < x->retry_ms)
+        x->retry_ms = ms;
+}
+
+/* Whether another worker's, or this one's, experience keeps it out. */
+static bool out_of_use(struct exchange *x, const struct target *t)
+{
+    uint64_t until = target_state_until(&t->state), now = zone_now();
+    if (until > now)
+        come_back(x, until - now);
+    else if (target_state_health(&t->state) == TARGET_HEALTH_DOWN)
+        come_back(x, 0);
+    else
+        return false;
+    return true;
+}
+
+enum exchange_pick exchange_target_pick(struct exchange *x)
+{
+    struct target_set *set = x->targets;
+    for (;;) {
+        int i = balance_pick(set->items, set->n, x->route->balance, ~x->considered);
+        if (i < 0)
+            return PICK_NONE;
+        struct target *t = &set->v[i];
+        uint64_t again = 0;
+        x->considered |= (uint64_t)1 << i;
+        if (set->n > 1 && out_of_use(x, t))
+            continue;
+        enum exchange_pick said = exchange_target_hooks(x, t, &again);
+        if (said == PICK_NONE)
+            come_back(x, again);
+        if (said == PICK_FOUND)
+            x->next_target = t;
+        if (said != PICK_NONE)
+            return said;
+    }
+}
+
+void exchange_target_unpick(struct exchange *x)
+{
+    struct target *t = x->next_target;
+    x->next_target = NULL;
+    if (t != NULL)
+        exchange_not_tried(x, t);
+}
+
+static void answer_none(struct exchange *x)
+{
+    x->sv->counters->no_target++;
+    exchange_error(x, 503, "no_target_available", "No target of this route is available.");
+}
+
+void exchange_target_start(struct exchange *x)
+{
+    const struct route *r = x->route;
+    x->targets = r->targets;
+    if (x->targets == NULL) {
+        exchange_error(x, 500, "no_target",
+                       "No plugin answered this request and the route has no target.");
+        return;
+    }
+    uint64_t now = loop_now(x->sv->loop);
+    x->attempts_until = now + r->retry.timeout_ms;
+    if (x->targets->n > 1 && r->retry.attempts > 1) {
+        x->held = !x->whole;
+        retry_budget_request(r->budget, now);
+    }
+    switch (exchange_target_pick(x)) {
+    case PICK_FOUND: exchange_attempt_begin(x); break;
+    case PICK_NONE: answer_none(x); break;
+    default: break;
+    }
+}

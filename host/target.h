@@ -1,0 +1,40 @@
+/* Where a route's requests may go: targets, in sets of which a request gets one. A generation owns
+ * them; what changes while it serves (turns, requests in flight) is this worker's own. */
+#ifndef TOLLGATE_TARGET_H
+#define TOLLGATE_TARGET_H
+
+#include "balance.h"
+#include "figures.h"
+#include "headers.h"
+#include "target_state.h"
+#include "upstream.h"
+#include "url.h"
+
+struct target {
+    const char *name;        /* "provider:model", or the provider: in logs, ctx and commands */
+    const char *provider;    /* who answers */
+    const char *model;       /* the provider's name of the model; NULL: as the client asks */
+    struct slice model_json; /* the same as a JSON string, quotes included; p == NULL: none */
+    const char *url_text;    /* as configured */
+    struct url url;
+    struct origin *origin; /* held; NULL in a configuration that is only checked */
+    struct header *set;    /* headers set, or removed where value.p is NULL */
+    uint32_t nset;
+    bool preserve_host;
+    struct {
+        uint64_t connect, first_byte, idle;
+    } timeouts;                /* ms */
+    uint32_t place;            /* in its set */
+    struct target_state state; /* what the replica's workers know of it */
+    struct figures_target *figures;
+    int lua_ref; /* the table that plugins get */
+};
+
+struct target_set {
+    struct slice alias; /* the model whose requests it gets; p == NULL: all other ones */
+    struct target *v;
+    struct balance_item *items; /* at the same places */
+    uint32_t n;                 /* at most BALANCE_MAX */
+};
+
+#endif

@@ -1,0 +1,97 @@
+/* See target_state.h. */
+#include "target_state.h"
+
+#include <stdatomic.h>
+
+enum { PROBES = 16 }; /* entries looked at from a key's own place on */
+
+/* Keys that are no target's. */
+#define FREE UINT64_C(0)
+#define BUSY UINT64_C(1) /* being taken over */
+
+struct target_entry {
+    _Atomic uint64_t key;
+    _Atomic uint64_t touched; /* ms: when a configuration last named it */
+    _Atomic uint64_t until;   /* ms */
+    _Atomic uint64_t health;  /* enum target_health */
+};
+
+struct target_table {
+    struct target_entry v[TARGET_STATES];
+};
+
+size_t target_table_size(void)
+{
+    return sizeof(struct target_table);
+}
+
+/* The entry of that key, or one that may be taken: a free one, else the one touched first. */
+static struct target_entry *look(struct target_table *t, uint64_t key)
+{
+    struct target_entry *best = NULL;
+    for (unsigned i = 0; i < PROBES; i++) {
+        struct target_entry *e = &t->v[(key + i) % TARGET_STATES];
+        uint64_t found = atomic_load(&e->key);
+        if (found == key)
+            return e;
+        if (found == BUSY)
+            continue;
+        if (best == NULL || (found == FREE && atomic_load(&best->key) != FREE) ||
+            (atomic_load(&best->key) != FREE && e->touched < best->touched))
+            best = e;
+    }
+    return best;
+}
+
+struct target_state target_table_get(struct target_table *t, uint64_t key, uint64_t now)
+{
+    key = key > BUSY ? key : key + 2;
+    for (unsigned tries = 0; tries < PROBES; tries++) {
+        struct target_entry *e = look(t, key);
+        if (e == NULL)
+            break;
+        uint64_t found = atomic_load(&e->key);
+        if (found == key) {
+            atomic_store(&e->touched, now);
+            return (struct target_state){ e, key };
+        }
+        if (found == BUSY || !atomic_compare_exchange_strong(&e->key, &found, BUSY))
+            continue; /* another worker was faster */
+        atomic_store(&e->until, 0);
+        atomic_store(&e->health, TARGET_HEALTH_UNKNOWN);
+        atomic_store(&e->touched, now);
+        atomic_store(&e->key, key);
+        return (struct target_state){ e, key };
+    }
+    return (struct target_state){ NULL, 0 };
+}
+
+static bool is_ours(const struct target_state *s)
+{
+    return s->entry != NULL && atomic_load(&s->entry->key) == s->key;
+}
+
+void target_state_out(const struct target_state *s, uint64_t until)
+{
+    if (!is_ours(s))
+        return;
+    uint64_t before = atomic_load(&s->entry->until);
+    while (before < until && !atomic_compare_exchange_weak(&s->entry->until, &before, until))
+        continue;
+}
+
+uint64_t target_state_until(const struct target_state *s)
+{
+    return is_ours(s) ? atomic_load(&s->entry->until) : 0;
+}
+
+void target_state_set_health(const struct target_state *s, enum target_health health)
+{
+    if (is_ours(s))
+        atomic_store(&s->entry->health, health);
+}
+
+enum target_health target_state_health(const struct target_state *s)
+{
+    return is_ours(s) ? (enum target_health)atomic_load(&s->entry->health) : TARGET_HEALTH_UNKNOWN;
+}
