@@ -24,6 +24,7 @@ local proxy = require "spec.support.proxy"
 local redis = require "spec.support.redis"
 local redis_tap = require "spec.support.redis_tap"
 local sse = require "spec.support.sse"
+local tls = require "spec.support.tls"
 
 return {
   run = loop.run, async = loop.async, shared = loop.shared, on_end = loop.on_end,
@@ -38,5 +39,5 @@ return {
   chat_events = chat.events, llm_origin = llm.start, llm_handler = llm.handler, llm = llm,
   redis = redis.start, redis_tap = redis_tap, proxy = proxy.start, dns = dns.start,
   sha256 = crypto.sha256, hmac_sha256 = crypto.hmac_sha256, gzip = crypto.gzip, gunzip = crypto.gunzip, keys = crypto.keys,
-  npm = npm, prometheus = prometheus,
+  npm = npm, prometheus = prometheus, tls = tls,
 }

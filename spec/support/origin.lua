@@ -8,6 +8,7 @@ local json = require "dkjson"
 local loop = require "spec.support.loop"
 local message = require "spec.support.message"
 local stream = require "spec.support.stream"
+local tls = require "spec.support.tls"
 
 local M = {}
 
@@ -90,15 +91,17 @@ end
 local Origin = {}
 Origin.__index = Origin
 
---- Starts an origin on a free port (or options.port) of 127.0.0.1 (or options.host, an address).
+--- Starts an origin on a free port (or options.port) of 127.0.0.1 (or options.host, an address); options.tls (see
+-- tls.acceptor) makes it speak TLS.
 -- @return o: .port, .url, .requests (list), .connections (accepted so far), .open, .handler (may be replaced)
 function M.start(handler, options)
   local self = setmetatable({ handler = handler, options = options or {}, requests = {}, connections = 0, open = 0,
     conns = {} }, Origin)
-  self.listener = stream.listen(function(conn) serve(self, conn) end, self.options.port, self.options.host)
+  self.listener = stream.listen(function(conn) serve(self, conn) end, self.options.port, self.options.host,
+    self.options.tls and tls.acceptor(self.options.tls))
   self.port = self.listener.port
-  local host = self.options.host or "127.0.0.1"
-  self.url = ("http://%s:%d"):format(host:find(":", 1, true) and "[" .. host .. "]" or host, self.port)
+  local host, scheme = self.options.host or "127.0.0.1", self.options.tls and "https" or "http"
+  self.url = ("%s://%s:%d"):format(scheme, host:find(":", 1, true) and "[" .. host .. "]" or host, self.port)
   loop.on_end(function() self:close() end)
   return self
 end

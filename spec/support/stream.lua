@@ -175,8 +175,9 @@ function M.wrap(handle, limit_ms)
 end
 
 --- Connects to a port on 127.0.0.1 (number), or to a Unix socket (path); not closed at the run's end.
+-- @param wrap what the handle is put into (TLS: see tls.lua)
 -- @return a stream, or nil and the reason
-function M.dial(to, limit_ms)
+function M.dial(to, limit_ms, wrap)
   local handle = type(to) == "number" and uv.new_tcp() or uv.new_pipe(false)
   local ok, err = loop.wait(function(resume)
     local on_connect = loop.callback(function(e)
@@ -190,12 +191,13 @@ function M.dial(to, limit_ms)
     return nil, err
   end
   if type(to) == "number" then handle:nodelay(true) end
-  return M.wrap(handle, limit_ms)
+  return M.wrap(wrap and wrap(handle) or handle, limit_ms)
 end
 
 --- Listens on a free port of 127.0.0.1 (or on `port`); on_stream(stream) runs in a coroutine each.
+-- @param wrap what each handle is put into (TLS: see tls.lua)
 -- @return { port, handle, close }
-function M.listen(on_stream, port, host)
+function M.listen(on_stream, port, host, wrap)
   local server = uv.new_tcp()
   assert(server:bind(host or "127.0.0.1", port or 0))
   assert(server:listen(1024, loop.callback(function(err)
@@ -203,7 +205,7 @@ function M.listen(on_stream, port, host)
     local client = uv.new_tcp()
     server:accept(client)
     client:nodelay(true)
-    loop.spawn(on_stream, M.wrap(client))
+    loop.spawn(on_stream, M.wrap(wrap and wrap(client) or client))
   end)))
   return { port = server:getsockname().port, handle = server, close = function() loop.close(server) end }
 end
