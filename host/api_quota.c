@@ -134,15 +134,54 @@ static int quota_allow(lua_State *L)
     return 0;
 }
 
-/* tg.quota.headers(ctx) → table of the limit headers after the last verdict; empty where there is
- * none. */
+static uint64_t check_count(lua_State *L, int idx)
+{
+    lua_Number n = luaL_checknumber(L, idx);
+    luaL_argcheck(L, n >= 0 && n < 9007199254740992.0, idx, "must be a number from 0 to 2^53 - 1");
+    return (uint64_t)n;
+}
+
+/* tg.quota.window(ctx, name, limit, remaining, reset in ms, seconds): adds a limit on requests that
+ * the plugin keeps by itself to what the limit headers tell: so many of `limit` in a window of so
+ * many seconds remain, and are whole again after `reset`. Belongs to the access phase. The name may
+ * hold letters, digits, _ . and -. */
+static int quota_window(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, 1);
+    size_t n;
+    const char *name = luaL_checklstring(L, 2, &n);
+    luaL_argcheck(L,
+                  n > 0 && strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                        "0123456789_.-") == n,
+                  2, "must be letters, digits, _ . and -");
+    uint64_t limit = check_count(L, 3), remaining = check_count(L, 4), reset = check_count(L, 5),
+             seconds = check_count(L, 6);
+    if (x->stage != STAGE_ACCESS)
+        return luaL_error(L, "tg.quota.window belongs to the access phase");
+    struct limit_row *row = arena_alloc(&x->arena, sizeof *row);
+    *row = (struct limit_row){
+        x->limit_rows, "requests", arena_dup(&x->arena, (struct slice){ name, n }),
+        limit,         remaining,  (int64_t)reset,
+        seconds
+    };
+    x->limit_rows = row;
+    return 0;
+}
+
+static void set_headers(const struct exchange *x, struct headers *h)
+{
+    limit_headers_set(x->route->api, x->limit_rows, x->has_verdict ? &x->limits : NULL,
+                      x->has_verdict ? &x->verdict : NULL, h);
+}
+
+/* tg.quota.headers(ctx) → table of the limit headers: after the last verdict, and of windows that
+ * plugins told of; empty where there is neither. */
 static int quota_headers(lua_State *L)
 {
     struct exchange *x = api_exchange(L, 1);
     struct headers h;
     headers_init(&h, &x->arena);
-    if (x->has_verdict)
-        limit_headers_set(x->route->api, &x->limits, &x->verdict, &h);
+    set_headers(x, &h);
     lua_createtable(L, 0, (int)h.n);
     for (uint32_t i = 0; i < h.n; i++) {
         lua_pushlstring(L, h.v[i].name.p, h.v[i].name.n);
@@ -158,8 +197,7 @@ static int quota_apply_headers(lua_State *L)
     struct exchange *x = api_exchange(L, 1);
     if (x->stage != STAGE_RESPONSE)
         return luaL_error(L, "tg.quota.apply_headers belongs to the response phase");
-    if (x->has_verdict)
-        limit_headers_set(x->route->api, &x->limits, &x->verdict, &x->res.headers);
+    set_headers(x, &x->res.headers);
     return 0;
 }
 
@@ -168,6 +206,7 @@ void api_open_quota(lua_State *L)
     static const luaL_Reg functions[] = { { "limits", quota_limits },
                                           { "admit", quota_admit_ },
                                           { "allow", quota_allow },
+                                          { "window", quota_window },
                                           { "headers", quota_headers },
                                           { "apply_headers", quota_apply_headers },
                                           { NULL, NULL } };

@@ -183,6 +183,7 @@ struct exchange {
     struct quota_limits limits;
     struct quota_result verdict;
     bool has_verdict;
+    struct limit_row *limit_rows; /* that plugins keep themselves; in the arena, newest first */
     const char *refusal; /* the limit that refused, static; NULL */
     bool metered;
     struct llm_request *llm;

@@ -6,6 +6,7 @@ local async = support.async
 
 local SECONDS = { second = 1, minute = 60, hour = 3600, h = 3600, day = 86400 }
 local RATE, BURST = 20, 40
+local WINDOW = 2678400 -- seconds of ratelimit's
 local SLACK = 60     -- seconds that a key may be old when it is looked at
 
 local PART = "[^:{}%z\1-\32]+"     -- what a part may hold, once it is encoded
@@ -26,7 +27,7 @@ local function type_of(cell)
   return kind, kind == "hash" and fields or nil
 end
 
--- Seconds: "40 days, …", "5 minutes, …", or "2 × the bucket's window"; and whether there may be none: "none", or "none for
+-- Seconds: "40 days, …", "5 minutes, …", or "2 × the window", "2 × the bucket's window"; and whether there may be none: "none", or "none for
 -- the current one; 7 days once superseded".
 local function lifetime_of(cell)
   if cell == "none" then return nil, true end
@@ -34,8 +35,9 @@ local function lifetime_of(cell)
   if later then return (lifetime_of(later)), true end
   local number, unit = cell:match("^(%d+) (%a-)s?%f[^%a]")
   if number and SECONDS[unit] then return number * SECONDS[unit] end
-  local windows = cell:match("^(%d+) × the bucket's window")
-  return assert(windows, "a lifetime that this spec cannot read: " .. cell) * BURST / RATE
+  local windows, bucket = cell:match("^(%d+) × the window"), cell:match("^(%d+) × the bucket's window")
+  if windows then return windows * WINDOW end
+  return assert(bucket, "a lifetime that this spec cannot read: " .. cell) * BURST / RATE
 end
 
 local function listed()
@@ -139,7 +141,8 @@ local function start(redis)
         { name = "hook", path = "/hook", plugins = { webhook = { secret = "s",
           events = { ["balance.updated"] = { drop = { "balance:{tenantId}", "stats:{tenantId}:current_month" } } } } } },
         { name = "plain", path = "/plain", targets = { { url = origin.url } },
-          plugins = { quota = { rps = RATE, burst = BURST, concurrency = 2 } } },
+          plugins = { quota = { rps = RATE, burst = BURST, concurrency = 2 },
+            ratelimit = { windows = { { limit = 100, seconds = WINDOW }, { limit = 100, seconds = WINDOW, name = "b" } } } } },
       },
     },
   }
@@ -212,6 +215,9 @@ describe("the keys in Redis", function()
     assert.equal(1, redis:must("EXISTS", "q:rps:all"))
     assert.equal(1, redis:must("EXISTS", "q:rps:a%3Ab%20%7Bc%7D"))
     assert.equal(1, redis:must("EXISTS", "q:rps:route%3Aplain"))
+    local index = math.floor(redis:must("TIME")[1] / WINDOW)
+    assert.equal(1, redis:must("EXISTS", ("rl:route%%3Aplain:%d"):format(index)))
+    assert.equal(1, redis:must("EXISTS", ("rl:route%%3Aplain:%d-b-%d"):format(WINDOW, index)))
     assert.equal(1, redis:must("EXISTS", "hook:hook:e%3A1"))
     assert.equal(1, redis:must("EXISTS", "fence:stats:a%3Ab:current_month"))
     assert.equal(0, #redis:must("KEYS", "*poor*"))

@@ -16,6 +16,7 @@ local http = require "spec.support.http"
 local literal = require "spec.support.literal"
 local llm = require "spec.support.llm"
 local loop = require "spec.support.loop"
+local moved_redis = require "spec.support.moved_redis"
 local npm = require "spec.support.npm"
 local origin = require "spec.support.origin"
 local process = require "spec.support.process"
@@ -37,7 +38,7 @@ return {
   sse = sse.parse, events = sse.each,
   origin = origin.start, server = origin.server, chat_origin = chat.start, chat_handler = chat.handler,
   chat_events = chat.events, llm_origin = llm.start, llm_handler = llm.handler, llm = llm,
-  redis = redis.start, redis_tap = redis_tap, proxy = proxy.start, dns = dns.start,
+  redis = redis.start, moved_redis = moved_redis.start, redis_tap = redis_tap, proxy = proxy.start, dns = dns.start,
   sha256 = crypto.sha256, hmac_sha256 = crypto.hmac_sha256, gzip = crypto.gzip, gunzip = crypto.gunzip, keys = crypto.keys,
   npm = npm, prometheus = prometheus, tls = tls,
 }

@@ -1,7 +1,5 @@
 -- The turn of the month, end to end, by Redis's clock: a request is settled in the month that admitted it, the next month
--- starts with nothing spent, and a gateway whose own clock is elsewhere follows. Redis's clock is moved by a preloaded
--- library, built here from spec/fixtures.
-local ffi = require "ffi"
+-- starts with nothing spent, and a gateway whose own clock is elsewhere follows.
 local uv = require "luv"
 local support = require "spec.support"
 local rig = require "spec.plugins.quota.rig"
@@ -15,22 +13,6 @@ local function next_month(now)
   return start, os.date("!%Y%m", now), os.date("!%Y%m", start)
 end
 
--- A redis-server whose clock is moved by r.shift(ms).
-local function moved_redis()
-  local dir = support.tmpdir()
-  local built = support.exec { cmd = "cc", args = { "-shared", "-fPIC", "-O1", "-o", dir .. "/clock.so",
-    "spec/fixtures/clock_shift.c", "-ldl" }, timeout = 30000 }
-  assert.same({ 0, "" }, { built.code, built.err })
-  local path = support.write_file(dir .. "/shift", ("\0"):rep(8))
-  local redis = support.redis { env = { LD_PRELOAD = dir .. "/clock.so", CLOCK_SHIFT = path } }
-  function redis.shift(ms)
-    local file = assert(io.open(path, "r+b"))
-    file:write(ffi.string(ffi.new("int64_t[1]", ms), 8))
-    file:close()
-  end
-  return redis
-end
-
 -- So many seconds before (negative) or after the turn of the month.
 local function at_turn(redis, seconds)
   local s, us = uv.gettimeofday()
@@ -41,7 +23,7 @@ end
 
 describe("the turn of the month", function()
   it("settles a request where it was admitted, and starts anew", async(function()
-    local redis = moved_redis()
+    local redis = support.moved_redis()
     local origin = support.chat_origin { each = function(_, body) return { stall_after = body.user and 4 or nil } end }
     local gw = rig.gateway { redis = redis, origin = origin.url, limits = { monthly_tokens = 25, concurrency = 5 } }
     local before, after = at_turn(redis, -20)
@@ -75,7 +57,7 @@ describe("the turn of the month", function()
   end))
 
   it("is Redis's, wherever the gateway's own clock stands", async(function()
-    local redis = moved_redis()
+    local redis = support.moved_redis()
     local s = uv.gettimeofday()
     local _, _, after = next_month(s)
     at_turn(redis, 3600)
