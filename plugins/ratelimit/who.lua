@@ -3,7 +3,7 @@
 -- Without the thing that is asked for (no consumer, no tenant, no such header) requests count together by route:
 -- `route:NAME`. A consumer without a tenant is one by itself.
 
-local cidr = require "ip.cidr"
+local cidr = require "tollgate.cidr"
 local bit = require "bit"
 
 local M = {}

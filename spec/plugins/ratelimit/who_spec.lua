@@ -1,5 +1,5 @@
 -- Whose requests count together.
-package.preload["ip.cidr"] = assert(loadfile("plugins/ip/cidr.lua"))
+package.preload["tollgate.cidr"] = assert(loadfile("host/lua/cidr.lua"))
 local who = assert(loadfile("plugins/ratelimit/who.lua"))()
 
 local function id(by, consumer, fields)
