@@ -27,8 +27,8 @@ local function type_of(cell)
   return kind, kind == "hash" and fields or nil
 end
 
--- Seconds: "40 days, …", "5 minutes, …", or "2 × the window", "2 × the bucket's window"; and whether there may be none: "none", or "none for
--- the current one; 7 days once superseded".
+-- Seconds: "40 days, …", "5 minutes, …", "2 × the window" or "2 × the bucket's window"; and whether there may be none: "none",
+-- or "none for the current one; 7 days once superseded".
 local function lifetime_of(cell)
   if cell == "none" then return nil, true end
   local later = cell:match "^none for the current one; (.*)$"

@@ -148,4 +148,18 @@ describe("ratelimit without Redis", function()
     end
     assert.is_true(passed <= 10, passed)
   end))
+
+  it("at any of whose commands the gateway is killed has no key without a lifetime", async(function()
+    local redis = support.redis()
+    local origin = rig.origin()
+    local windows = { { limit = 10, seconds = rig.LONG }, { limit = 10, seconds = 60, name = "m", sliding = true } }
+    local commands = support.redis_tap.each {
+      redis = redis,
+      start = function(url) return rig.gateway { url = url, origin = origin.url, windows = windows } end,
+      run = function(gw)
+        for _ = 1, 3 do assert.equal(200, gw:request(rig.get "k").status) end
+      end,
+    }
+    assert.is_true(commands >= 3)
+  end), 60000)
 end)
