@@ -115,11 +115,13 @@ void api_ctx_push_slice(lua_State *L, struct slice s)
 
 static void push_client(lua_State *L, const struct exchange *x)
 {
-    lua_createtable(L, 0, 2);
-    lua_pushstring(L, x->client.address);
+    lua_createtable(L, 0, 3);
+    lua_pushstring(L, x->address);
     lua_setfield(L, -2, "address");
-    lua_pushinteger(L, x->client.port);
+    lua_pushinteger(L, x->port);
     lua_setfield(L, -2, "port");
+    lua_pushstring(L, x->client.address);
+    lua_setfield(L, -2, "peer");
 }
 
 static void push_usage(lua_State *L, struct exchange *x)

@@ -56,6 +56,8 @@ struct exchange *exchange_new(struct services *sv, struct generation *gen,
     arena_init(&x->arena);
     x->client.address = arena_dup(&x->arena, slice_of(client->address))
                             .p; /* the log phase outlives the connection */
+    x->address = x->client.address;
+    x->port = x->client.port;
     make_id(x->id);
     generation_hold(gen);
     sv->exchanges++;
@@ -127,10 +129,27 @@ static void answer_no_method(struct exchange *x)
                         SLICE("allow"), allow); /* RFC 9110, section 15.5.6 */
 }
 
+/* Where a trusted proxy stands before us, it says who the client is. */
+static void find_client(struct exchange *x)
+{
+    const struct forwarded_rules *r = &x->gen->settings.forwarded;
+    struct ip peer = { 0 };
+    char text[IP_TEXT];
+    if (r->trusted.n == 0 && !r->trusted.local)
+        return;
+    ip_parse(slice_of(x->client.address), &peer);
+    forwarded_read(r, &peer, &x->req.headers, &x->forwarded);
+    if (x->forwarded.client.size == 0)
+        return;
+    x->address = arena_dup(&x->arena, slice_of(ip_text(&x->forwarded.client, text))).p;
+    x->port = x->forwarded.port;
+}
+
 void exchange_begin(struct exchange *x)
 {
     x->sv->counters->requests++;
     x->path = x->req.path;
+    find_client(x);
     struct route_match m = routes_match(x->gen->table, &x->req);
     headers_remove_hop_by_hop(&x->req.headers); /* now: Connection must not name what plugins add */
     if (m.route == NULL) {

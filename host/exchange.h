@@ -17,6 +17,7 @@
 #ifndef TOLLGATE_EXCHANGE_H
 #define TOLLGATE_EXCHANGE_H
 
+#include "forwarded.h"
 #include "generation.h"
 #include "llm.h"
 #include "message.h"
@@ -90,9 +91,12 @@ struct attempt_outcome {
 
 struct exchange {
     struct services *sv;
-    struct generation *gen;    /* held */
-    const struct route *route; /* NULL until matched */
-    struct client client;
+    struct generation *gen;     /* held */
+    const struct route *route;  /* NULL until matched */
+    struct client client;       /* its address is that of the connection */
+    const char *address;        /* the client's: what trusted proxies say, else the connection's */
+    int port;                   /* likewise; 0: not known */
+    struct forwarded forwarded; /* what they say */
     bool client_here;
     enum stage stage;
     enum ended ended;

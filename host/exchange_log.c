@@ -160,7 +160,9 @@ void exchange_log(struct exchange *x)
         return;
     put_time(out, x->begun_wall);
     put_text(out, "id", slice_of(x->id));
-    put_text(out, "client", slice_of(x->client.address));
+    put_text(out, "client", slice_of(x->address));
+    if (x->address != x->client.address)
+        put_text(out, "peer", slice_of(x->client.address));
     put_text(out, "method", x->req.method);
     put_text(out, "path", x->path.p != NULL ? x->path : x->req.path);
     if (x->route != NULL)

@@ -7,15 +7,10 @@ enum { OWN_FIELDS = 8 }; /* that the gateway adds at most */
 
 static void add_forwarded(struct exchange *x, struct headers *h, const struct target *t)
 {
-    struct slice client = slice_of(x->client.address[0] != '\0' ? x->client.address : "unknown");
-    /* Nobody is trusted yet to name other clients: what came is replaced, not extended. */
-    headers_set(h, SLICE("x-forwarded-for"), arena_dup(&x->arena, client));
-    headers_set(h, SLICE("x-forwarded-proto"), SLICE("http"));
-    if (x->req.authority.n > 0)
-        headers_set(h, SLICE("x-forwarded-host"), x->req.authority);
-    else
-        headers_remove_id(h, HEADER_X_FORWARDED_HOST);
-    headers_remove_id(h, HEADER_FORWARDED);
+    struct forwarded_hop hop = { .peer = slice_of(x->client.address),
+                                 .scheme = SLICE("http"),
+                                 .authority = x->req.authority };
+    forwarded_write(&x->gen->settings.forwarded, &x->forwarded, &hop, h);
     headers_set(h, SLICE("host"),
                 t->preserve_host && x->req.authority.n > 0 ? x->req.authority : t->url.authority);
     if (headers_get_id(h, HEADER_X_REQUEST_ID).p == NULL)

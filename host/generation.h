@@ -6,6 +6,7 @@
 #include <lua.h>
 
 #include "buf.h"
+#include "forwarded.h"
 #include "parse.h"
 #include "route.h"
 #include "services.h"
@@ -38,6 +39,7 @@ struct settings {
     size_t pipelined; /* bytes */
     struct upstream_limits upstream;
     struct resolve_options resolver;
+    struct forwarded_rules forwarded;
     uint32_t workers;  /* 0: as many as cores */
     uint64_t watchdog; /* ms */
     uint32_t quarantine_after;

@@ -52,7 +52,7 @@ void generation_leave(struct generation *g)
     lua_pop(g->L, 1);
 }
 
-static const char **get_texts(struct generation *g, const char *name, uint32_t *n)
+const char **generation_get_texts(struct generation *g, const char *name, uint32_t *n)
 {
     *n = generation_enter(g, name);
     const char **v = arena_alloc(&g->arena, (*n + 1) * sizeof *v);
@@ -157,20 +157,6 @@ static void read_limits(struct generation *g, struct settings *s)
     generation_leave(g);
 }
 
-static void read_resolver(struct generation *g, struct settings *s)
-{
-    generation_enter(g, "resolver");
-    s->resolver = (struct resolve_options){
-        .servers = generation_get_text(g, "servers"),
-        .ttl_min = generation_get_number(g, "ttl_min"),
-        .ttl_max = generation_get_number(g, "ttl_max"),
-        .stale = generation_get_number(g, "stale"),
-        .try_ms = generation_get_number(g, "timeout"),
-        .tries = (int)generation_get_number(g, "tries"),
-    };
-    generation_leave(g);
-}
-
 static void read_supervision(struct generation *g, struct settings *s)
 {
     s->workers = (uint32_t)generation_get_number(g, "workers");
@@ -194,7 +180,7 @@ static int read_settings(struct generation *g, struct buf *faults)
     int err = read_listen(g, s, faults);
     read_redis(g, s);
     read_limits(g, s);
-    read_resolver(g, s);
+    generation_read_network(g);
     s->data_dir = generation_get_text(g, "data_dir");
     s->run_dir = generation_get_text(g, "run_dir");
     s->via = generation_get_text(g, "via");
@@ -298,12 +284,12 @@ static int read_route(struct generation *g, struct route *r, bool check_only, st
     r->name = generation_get_text(g, "name");
     r->figures = figures_route(g->sv->figures, r->name);
     llm_api_of_name(slice_of(api), &r->api);
-    r->hosts = get_texts(g, "hosts", &r->nhosts);
+    r->hosts = generation_get_texts(g, "hosts", &r->nhosts);
     for (uint32_t i = 0; i < r->nhosts; i++) {
         if (r->hosts[i][0] == '*')
             r->hosts[i]++; /* "*.x" as ".x" */
     }
-    r->methods = get_texts(g, "methods", &r->nmethods);
+    r->methods = generation_get_texts(g, "methods", &r->nmethods);
     r->required = generation_get_headers(g, "headers", &r->nrequired);
     r->strip_prefix = generation_get_bool(g, "strip_prefix");
     r->retry_stale = generation_get_bool(g, "retry_stale");

@@ -19,10 +19,15 @@ void generation_undo_targets(struct generation *g, struct route *r);
 const char *generation_get_text(struct generation *g, const char *name); /* NULL: absent */
 uint64_t generation_get_number(struct generation *g, const char *name);
 bool generation_get_bool(struct generation *g, const char *name);
+/* A list of texts. */
+const char **generation_get_texts(struct generation *g, const char *name, uint32_t *n);
 /* A list of {name=, value=}; a value that is no string is a NULL slice. */
 struct header *generation_get_headers(struct generation *g, const char *name, uint32_t *n);
 /* Pushes a member that is a table, until generation_leave. Returns its length. */
 uint32_t generation_enter(struct generation *g, const char *name);
 void generation_leave(struct generation *g);
+
+/* generation_network.c */
+void generation_read_network(struct generation *g);
 
 #endif

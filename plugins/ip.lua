@@ -1,5 +1,5 @@
 -- ip: lets requests in by the client's address: `deny` wins over `allow`; with an `allow` list everybody else is
--- refused. The address is that of the connection, never one that a header names.
+-- refused. The address is the client's: a header names it only where a proxy in `trusted_proxies` sent it.
 --
 -- | answer | when |
 -- |---|---|

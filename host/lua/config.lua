@@ -100,6 +100,7 @@ local function normalise(config, path, dir)
     redis = redis_of(config.redis), data_dir = config.data_dir, run_dir = config.run_dir,
     plugin_path = config.plugin_path, log = config.log, via = config.via, limits = config.limits,
     shared = config.shared, routing = config.routing, resolver = network.resolver_of(config.resolver),
+    trusted_proxies = config.trusted_proxies, forwarded = network.forwarded_of(config.forwarded),
     timeouts = routes.milliseconds(config.timeouts),
     workers = config.workers, watchdog = routes.milliseconds({ config.watchdog })[1], quarantine = config.quarantine,
     reload = {

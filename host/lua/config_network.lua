@@ -1,4 +1,5 @@
--- Who the gateway asks for names: the key `resolver`, and the shape the host reads.
+-- Who the gateway asks for names, and which proxies it believes: the keys `resolver`, `trusted_proxies` and `forwarded`,
+-- and the shape the host reads.
 
 local cidr = require "tollgate.cidr"
 local values = require "tollgate.config_values"
@@ -46,6 +47,34 @@ M.resolver = { type = "table", default = {}, doc = "names of targets and of Redi
     return { { path = path .. ".ttl_max", message = "must not be less than ttl_min" } }
   end
 end }
+
+local function check_proxy(text)
+  if text == "unix" then return nil end
+  local _, message = cidr.network(text)
+  return message
+end
+
+--- A list of networks, addresses, and "unix".
+function M.proxies(doc)
+  return { type = "list", max = 10000, doc = doc, of = { type = "string", min = 1, check = check_proxy } }
+end
+
+--- The field `trusted_proxies`.
+M.trusted_proxies = M.proxies 'networks, addresses, or "unix", of proxies before this one; others are not believed'
+M.trusted_proxies.default = {}
+
+local form = { type = "string", one_of = { "x-forwarded", "forwarded" } }
+
+--- The field `forwarded`.
+M.forwarded = { default = "x-forwarded",
+  alternatives = { form, { type = "list", of = form, min = 1, max = 2 } },
+  doc = "what origins are told by: X-Forwarded-*, Forwarded (RFC 7239), or a list of both; trusted proxies tell by the first",
+}
+
+--- The same as the host reads it: a list.
+function M.forwarded_of(given)
+  return type(given) == "table" and given or { given }
+end
 
 --- The same as the host reads it: milliseconds, and servers in one text.
 -- @tparam table given checked

@@ -156,7 +156,7 @@ return {
     keepalive_timeout = seconds(60, "how long one is kept idle"),
     connections = count(1024, 0, 1000000, "for each target; 0: no limit"),
   } },
-  resolver = network.resolver,
+  resolver = network.resolver, trusted_proxies = network.trusted_proxies, forwarded = network.forwarded,
   workers = count(nil, 1, 128, "processes that serve; default: as many as there are cores"),
   watchdog = { type = "duration", min = 0.1, max = DAY, default = 5,
     doc = "seconds that a plugin may keep a worker from turning; it is interrupted then, and killed a second later" },

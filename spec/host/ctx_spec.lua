@@ -29,6 +29,7 @@ local checks = {
   ["ctx.route.name"] = { value = "r", set = "ctx.route.name = 'x'" },
   ["ctx.route.api"] = { value = "openai-chat", set = "ctx.route.api = 'none'" },
   ["ctx.client.address"] = { value = "127.0.0.1" },
+  ["ctx.client.peer"] = { value = "127.0.0.1" },
   ["ctx.client.port"] = { value = function(v, seen) assert.equal(seen.client_port, v) end },
   ["ctx.started"] = { value = function(v) assert.is_true(math.abs(v - os.time()) < 60) end },
   ["ctx.target.name"] = { value = "prov:mod" },
