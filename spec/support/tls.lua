@@ -6,6 +6,8 @@
 --   local origin = support.origin(handler, { tls = id })
 local ffi = require "ffi"
 local files = require "spec.support.files"
+local http = require "spec.support.http"
+local loop = require "spec.support.loop"
 local process = require "spec.support.process"
 
 ffi.cdef [[
@@ -29,6 +31,11 @@ long SSL_ctrl(SSL *s, int cmd, long n, void *p); int SSL_set1_host(SSL *s, const
 int SSL_do_handshake(SSL *s); int SSL_read(SSL *s, void *p, int n); int SSL_write(SSL *s, const void *p, int n);
 int SSL_shutdown(SSL *s); int SSL_get_error(const SSL *s, int r); int SSL_session_reused(const SSL *s);
 int SSL_key_update(SSL *s, int type); int SSL_renegotiate(SSL *s);
+const void *SSL_get_current_cipher(const SSL *s); const char *SSL_CIPHER_get_name(const void *c);
+int SSL_CTX_set_ciphersuites(SSL_CTX *c, const char *list);
+void *SSL_get1_peer_certificate(const SSL *s); void X509_free(void *x); const void *EVP_sha256(void);
+int X509_digest(const void *x, const void *md, unsigned char *out, unsigned *n);
+void SSL_get0_alpn_selected(const SSL *s, const unsigned char **p, unsigned *n);
 const char *SSL_get_version(const SSL *s); const char *SSL_get_servername(const SSL *s, int type);
 void *SSL_get1_session(SSL *s); int SSL_set_session(SSL *s, void *session); void SSL_SESSION_free(void *session);
 unsigned long ERR_get_error(void); const char *ERR_reason_error_string(unsigned long e); void ERR_clear_error(void);
@@ -55,6 +62,7 @@ default_crl_days = 30
 policy = any
 unique_subject = no
 [any]
+organizationName = optional
 commonName = supplied
 [authority]
 basicConstraints = critical, CA:TRUE
@@ -70,7 +78,10 @@ local function openssl(dir, ...)
   return done.out
 end
 
-local function new_key(dir, name)
+local function new_key(dir, name, kind)
+  if kind == "rsa" then
+    return openssl(dir, "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", name .. ".key")
+  end
   openssl(dir, "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", name .. ".key")
 end
 
@@ -91,7 +102,8 @@ end
 local function alternatives(names)
   local list = {}
   for i, name in ipairs(names) do
-    list[i] = (name:find("^[%d.]+$") or name:find(":", 1, true)) and "IP:" .. name or "DNS:" .. name
+    local typed = name:find("^%u+:") or name:find("^email:")
+    list[i] = typed and name or (name:find("^[%d.]+$") or name:find(":", 1, true)) and "IP:" .. name or "DNS:" .. name
   end
   return table.concat(list, ",")
 end
@@ -100,8 +112,9 @@ local DAY = 86400
 
 local function stamp(days) return os.date("!%Y%m%d%H%M%SZ", os.time() + days * DAY) end
 
---- Issues a certificate: { name (CN), names (DNS names and addresses; default localhost and 127.0.0.1), expired, early,
--- self_signed }.
+--- Issues a certificate: { name (CN), org (O), names (DNS names, addresses, or with their type as in "URI:…"; default
+-- localhost and 127.0.0.1), expired, early, days (that it is good for, default 20; fractions count), self_signed,
+-- key ("ec" or "rsa") }.
 -- @return { cert, key (files' paths), ca (the authority's file) }
 function Authority:issue(options)
   options = options or {}
@@ -109,13 +122,13 @@ function Authority:issue(options)
   local file, name = "c" .. self.issued, options.name or "spec"
   local names = alternatives(options.names or { "localhost", "127.0.0.1" })
   local from = options.expired and -10 or options.early and 5 or -1
-  local to = options.expired and -2 or 20
-  new_key(self.dir, file)
+  local to = options.expired and -2 or options.days or 20
+  new_key(self.dir, file, options.key)
   local extensions = file .. ".ext"
   files.write_file(self.dir .. "/" .. extensions,
     "basicConstraints = critical, CA:FALSE\nsubjectAltName = " .. names .. "\n")
-  openssl(self.dir, "req", "-config", "ca.conf", "-new", "-key", file .. ".key", "-subj", "/CN=" .. name, "-out",
-    file .. ".csr")
+  openssl(self.dir, "req", "-config", "ca.conf", "-new", "-key", file .. ".key", "-subj",
+    (options.org and "/O=" .. options.org or "") .. "/CN=" .. name, "-out", file .. ".csr")
   local args = { "ca", "-config", "ca.conf", "-batch", "-notext", "-in", file .. ".csr", "-out", file .. ".crt", "-extfile",
     extensions, "-startdate", stamp(from), "-enddate", stamp(to) }
   if options.self_signed then
@@ -152,7 +165,7 @@ end
 local function must(ok) if ok ~= 1 then error("tls: " .. last_error(), 3) end end
 
 --- A context of one end: { cert, key (paths), ca (path: the peer's certificate is verified by it), required (a server
--- wants one), min, max ("1.2"), ciphers (of TLS 1.2 and before), alpn (list, a client's), server }.
+-- wants one), min, max ("1.2"), ciphers (of TLS 1.2 and before), suites (of 1.3), alpn (list, a client's), server }.
 function M.context(options)
   local c = ffi.gc(ssl.SSL_CTX_new(options.server and ssl.TLS_server_method() or ssl.TLS_client_method()),
     ssl.SSL_CTX_free)
@@ -165,6 +178,7 @@ function M.context(options)
     ssl.SSL_CTX_set_verify(c, options.server and VERIFY_REQUIRED or VERIFY_PEER, nil)
   end
   if options.ciphers then must(ssl.SSL_CTX_set_cipher_list(c, options.ciphers)) end
+  if options.suites then must(ssl.SSL_CTX_set_ciphersuites(c, options.suites)) end
   if options.min then ssl.SSL_CTX_ctrl(c, CTRL_MIN_VERSION, VERSIONS[options.min], nil) end
   if options.max then ssl.SSL_CTX_ctrl(c, CTRL_MAX_VERSION, VERSIONS[options.max], nil) end
   if options.server then ssl.SSL_CTX_set_session_id_context(c, "spec", 4) end
@@ -294,6 +308,24 @@ function Handle:server_name()
   return name ~= nil and ffi.string(name) or nil
 end
 
+function Handle:cipher() return ffi.string(ssl.SSL_CIPHER_get_name(ssl.SSL_get_current_cipher(self.ssl))) end
+
+--- The protocol that ALPN chose, or nil.
+function Handle:alpn()
+  local p, n = ffi.new("const unsigned char *[1]"), ffi.new("unsigned[1]")
+  ssl.SSL_get0_alpn_selected(self.ssl, p, n)
+  return n[0] > 0 and ffi.string(p[0], n[0]) or nil
+end
+
+--- SHA-256 of the peer's certificate, in hex.
+function Handle:fingerprint()
+  local cert = ssl.SSL_get1_peer_certificate(self.ssl)
+  local out, n = ffi.new("unsigned char[32]"), ffi.new("unsigned[1]", 32)
+  crypto.X509_digest(cert, crypto.EVP_sha256(), out, n)
+  crypto.X509_free(cert)
+  return (ffi.string(out, 32):gsub(".", function(c) return ("%02x"):format(c:byte()) end))
+end
+
 --- Asks the peer for new keys.
 function Handle:update_keys()
   ssl.SSL_key_update(self.ssl, 1)
@@ -324,6 +356,28 @@ function M.handle(raw, options)
   if options.session then ssl.SSL_set_session(self.ssl, options.session) end
   if options.server then ssl.SSL_set_accept_state(self.ssl) else ssl.SSL_set_connect_state(self.ssl) end
   return self
+end
+
+--- SHA-256 of the first certificate in a file, in hex.
+function M.fingerprint(file)
+  return (openssl(nil, "x509", "-in", file, "-noout", "-fingerprint", "-sha256"):match("=(%S+)"):gsub(":", ""):lower())
+end
+
+--- A client: connects to a port of 127.0.0.1 and waits for the end of the handshake. options: those of M.context and
+-- M.handle, name (SNI, and with verify_ca what is verified), limit_ms.
+-- @return a connection like that of support.connect, its handle in .tls; or nil and the reason
+function M.connect(port, options)
+  options = options or {}
+  local context = M.context(options)
+  local conn = http.connect(port, options.limit_ms, function(raw)
+    return M.handle(raw, { context = context, name = options.name, verify_name = options.verify_ca and options.name,
+      session = options.session, tap = options.tap })
+  end)
+  conn.tls = conn.handle
+  local ok = pcall(loop.wait_for, function() return conn.tls.secure or conn.closed end, "the handshake", options.limit_ms)
+  if ok and conn.tls.secure then return conn end
+  conn:close()
+  return nil, conn.tls.error or conn.err or "timeout"
 end
 
 --- What stream.listen wraps accepted handles with. options: those of M.context and M.handle.
