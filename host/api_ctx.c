@@ -113,9 +113,35 @@ void api_ctx_push_slice(lua_State *L, struct slice s)
         lua_pushlstring(L, s.p, s.n);
 }
 
+static void set_text(lua_State *L, const char *name, const char *text)
+{
+    lua_pushstring(L, text);
+    lua_setfield(L, -2, name);
+}
+
+static void push_certificate(lua_State *L, const struct tls_peer_certificate *c)
+{
+    lua_createtable(L, 0, 5);
+    set_text(L, "subject", c->subject);
+    set_text(L, "issuer", c->issuer);
+    set_text(L, "serial", c->serial);
+    set_text(L, "fingerprint", c->fingerprint);
+    lua_createtable(L, (int)c->nnames, 0);
+    for (uint32_t i = 0; i < c->nnames; i++) {
+        lua_pushstring(L, c->names[i]);
+        lua_rawseti(L, -2, (int)i + 1);
+    }
+    lua_setfield(L, -2, "names");
+}
+
 static void push_client(lua_State *L, const struct exchange *x)
 {
-    lua_createtable(L, 0, 3);
+    const struct tls_peer *tls = x->client.tls;
+    lua_createtable(L, 0, 4);
+    if (tls != NULL && tls->certificate != NULL) {
+        push_certificate(L, tls->certificate);
+        lua_setfield(L, -2, "certificate");
+    }
     lua_pushstring(L, x->address);
     lua_setfield(L, -2, "address");
     lua_pushinteger(L, x->port);

@@ -105,7 +105,7 @@ static int request_index(lua_State *L)
     } else if (strcmp(key, "version") == 0) {
         lua_pushstring(L, x->req.minor == 0 ? "1.0" : "1.1");
     } else if (strcmp(key, "scheme") == 0) {
-        lua_pushliteral(L, "http");
+        api_ctx_push_slice(L, exchange_scheme(x));
     } else if (strcmp(key, "body") == 0) {
         lua_pushcfunction(L, request_body);
     } else if (strcmp(key, "read") == 0) {

@@ -63,6 +63,8 @@ int cli_check(int argc, char **argv)
     if (g != NULL && !a.print)
         check_restart(a.config, g);
     fprintf(stderr, "%.*s", (int)faults.n, faults.n > 0 ? faults.p : "");
+    if (g != NULL && g->warnings.n > 0)
+        fprintf(stderr, "%.*s", (int)g->warnings.n, g->warnings.p);
     printf("%.*s", (int)text.n, text.n > 0 ? text.p : "");
     fflush(stdout);
     _exit(g != NULL ? 0 : 1); /* what the trial has open ends with the process */

@@ -5,11 +5,12 @@
 #include "log.h"
 #include "mem.h"
 
-enum { LINGER_MS = 2000 };
+enum { LINGER_MS = 2000, TLS_HANDSHAKE = 22 }; /* the first byte of a ClientHello */
 
 struct conn {
     const struct conn_owner *owner;
     struct stream *stream;
+    struct tls_peer *tls; /* a reference; NULL: plain */
     struct parser *parser;
     struct exchange *x; /* whose request is read or whose answer is owed */
     struct timer read_timer, write_timer;
@@ -54,11 +55,12 @@ static const struct settings *settings_of(const struct conn *c)
     return &c->owner->generation(c->owner->self)->settings;
 }
 
-struct conn *conn_new(struct stream *s, const struct conn_owner *owner)
+struct conn *conn_new(struct stream *s, struct tls_peer *tls, const struct conn_owner *owner)
 {
     struct conn *c = mem_zalloc(sizeof *c);
     c->owner = owner;
     c->stream = s;
+    c->tls = tls;
     c->parser = parser_new_request(&settings_of(c)->parse, &parse_events, c);
     c->read_timer.cb = on_read_deadline;
     c->write_timer.cb = on_write_deadline;
@@ -92,6 +94,7 @@ static void conn_end(struct conn *c, enum how how)
         stream_close(c->stream);
     parser_free(c->parser);
     buf_deinit(&c->held);
+    tls_peer_unref(c->tls);
     owner->closed(owner->self, c);
     mem_free(c);
 }
@@ -142,7 +145,8 @@ static void set_deadline(struct conn *c, uint64_t ms)
 static void begin_request(struct conn *c)
 {
     struct generation *gen = c->owner->generation(c->owner->self);
-    struct client client = { &client_ops, c, stream_peer(c->stream), stream_peer_port(c->stream) };
+    struct client client = { &client_ops, c, stream_peer(c->stream), stream_peer_port(c->stream),
+                             c->tls };
     c->x = exchange_new(c->owner->sv, gen, &client);
     c->head_seen = c->begun = c->request_done = c->discarding = c->body_paused = false;
     parser_next_request(c->parser, &c->x->req, &c->x->arena);
@@ -199,6 +203,8 @@ static size_t parse(struct conn *c, const char *bytes, size_t n)
         int fault = parser_feed(c->parser, bytes + total, n - total, &used);
         total += used;
         if (fault != 0) {
+            if (c->tls == NULL && bytes[0] == TLS_HANDSHAKE)
+                log_debug("client %s: TLS came to a port without", stream_peer(c->stream));
             refuse(c, fault);
             return n;
         }

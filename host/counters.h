@@ -1,6 +1,6 @@
-/* What a worker counts without labels: one row here is one field, one line of /metrics and one
- * figure in tests. It is counted where the master reads it (zone.h), so that a worker's death loses
- * nothing. `lost` is written by the master, once the worker is dead. */
+/* What a worker counts, mostly without labels: one row here is one field, one line of /metrics and
+ * one figure in tests. It is counted where the master reads it (zone.h), so that a worker's death
+ * loses nothing. `lost` is written by the master, once the worker is dead. */
 #ifndef TOLLGATE_COUNTERS_H
 #define TOLLGATE_COUNTERS_H
 
@@ -24,14 +24,28 @@
       "Client connections that had to wait since limits.connections was reached")                  \
     X(accept_errors, "client_accept_errors_total",                                                 \
       "Client connections that could not be accepted")                                             \
+    X(tls_resumed, "tls_handshakes_resumed_total",                                                 \
+      "TLS handshakes with clients that went on from an earlier session")                          \
     X(not_estimated, "not_estimated_total",                                                        \
       "Metered requests reserved at a default since they name no maximum")
+
+enum tls_failure {
+    TLS_FAILED_CERTIFICATE, /* of the client: not accepted, or none where one is required */
+    TLS_FAILED_ALERT,       /* the client did not want us */
+    TLS_FAILED_HTTP,        /* a plain request */
+    TLS_FAILED_NOT_TLS,
+    TLS_FAILED_CUT,
+    TLS_FAILED_TIMEOUT,
+    TLS_FAILED_PROTOCOL, /* anything else: no version or cipher in common */
+    TLS_FAILURES
+};
 
 struct counters {
 #define X(field, name, help) uint64_t field;
     COUNTERS(X)
 #undef X
     uint64_t ended; /* shown by route, status and end instead */
+    uint64_t tls12, tls13, tls_failures[TLS_FAILURES];
 };
 
 #endif

@@ -58,6 +58,7 @@ struct exchange *exchange_new(struct services *sv, struct generation *gen,
                             .p; /* the log phase outlives the connection */
     x->address = x->client.address;
     x->port = x->client.port;
+    tls_peer_ref(x->client.tls);
     make_id(x->id);
     generation_hold(gen);
     sv->exchanges++;
@@ -86,6 +87,7 @@ static void exchange_free(struct exchange *x)
     buf_deinit(&x->edited);
     buf_deinit(&x->whole_answer);
     buf_deinit(&x->record);
+    tls_peer_unref(x->client.tls);
     timer_deinit(sv->loop, &x->read_on_timer);
     if (x->producer_ref != LUA_NOREF)
         generation_unref(gen, x->producer_ref);
@@ -273,4 +275,14 @@ const char *exchange_ended_name(enum ended e)
     static const char *const names[] = { "ok",      "client_gone",  "origin_cut",
                                          "timeout", "plugin_error", "shutdown" };
     return names[e];
+}
+
+struct slice exchange_peer_scheme(const struct exchange *x)
+{
+    return x->client.tls != NULL ? SLICE("https") : SLICE("http");
+}
+
+struct slice exchange_scheme(const struct exchange *x)
+{
+    return x->forwarded.proto.p != NULL ? x->forwarded.proto : exchange_peer_scheme(x);
 }

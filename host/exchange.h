@@ -25,6 +25,7 @@
 #include "route.h"
 #include "services.h"
 #include "task.h"
+#include "tls_peer.h"
 
 enum { EXCHANGE_WINDOW = 65536 }; /* bytes that may wait for a slower side */
 
@@ -52,6 +53,7 @@ struct client {
     void *self;
     const char *address; /* text; "" for a Unix socket */
     int port;
+    struct tls_peer *tls; /* NULL: plain */
 };
 
 enum stage {
@@ -212,6 +214,9 @@ void exchange_forget(struct exchange *x);
 /* The single way out. */
 void exchange_finish(struct exchange *x, enum ended how);
 const char *exchange_ended_name(enum ended e);
+/* What our peer speaks, "http" or "https"; and what the client does, as trusted proxies say. */
+struct slice exchange_peer_scheme(const struct exchange *x);
+struct slice exchange_scheme(const struct exchange *x);
 
 /* --- from the client --- */
 

@@ -124,6 +124,20 @@ static void put_times(struct buf *out, const struct exchange *x)
         buf_printf(out, ",\"origin_seconds\":%.3f", (double)(x->ended_at - x->origin_begun) / 1000);
 }
 
+static void put_tls(struct buf *out, const struct tls_peer *p)
+{
+    if (p == NULL)
+        return;
+    buf_printf(out, ",\"tls\":{\"version\":\"%s\"", p->version);
+    put_text(out, "cipher", slice_of(p->cipher));
+    if (p->sni != NULL)
+        put_text(out, "sni", slice_of(p->sni));
+    buf_printf(out, ",\"resumed\":%s", p->resumed ? "true" : "false");
+    if (p->certificate != NULL)
+        put_text(out, "subject", slice_of(p->certificate->subject));
+    buf_add_text(out, "}");
+}
+
 static void put_tokens(struct buf *out, const struct exchange *x)
 {
     const struct llm_usage *u = x->reader != NULL ? llm_reader_usage(x->reader) : NULL;
@@ -163,6 +177,7 @@ void exchange_log(struct exchange *x)
     put_text(out, "client", slice_of(x->address));
     if (x->address != x->client.address)
         put_text(out, "peer", slice_of(x->client.address));
+    put_tls(out, x->client.tls);
     put_text(out, "method", x->req.method);
     put_text(out, "path", x->path.p != NULL ? x->path : x->req.path);
     if (x->route != NULL)

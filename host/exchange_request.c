@@ -8,7 +8,7 @@ enum { OWN_FIELDS = 8 }; /* that the gateway adds at most */
 static void add_forwarded(struct exchange *x, struct headers *h, const struct target *t)
 {
     struct forwarded_hop hop = { .peer = slice_of(x->client.address),
-                                 .scheme = SLICE("http"),
+                                 .scheme = exchange_peer_scheme(x),
                                  .authority = x->req.authority };
     forwarded_write(&x->gen->settings.forwarded, &x->forwarded, &hop, h);
     headers_set(h, SLICE("host"),

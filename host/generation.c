@@ -195,6 +195,7 @@ static void generation_free(struct generation *g)
 {
     for (uint32_t i = 0; i < g->nroutes; i++)
         generation_read_undo(g, &g->routes[i]);
+    generation_undo_listen(g);
     if (g->table != NULL)
         routes_free(g->table);
     if (g->L != NULL) {
@@ -212,6 +213,7 @@ static void generation_free(struct generation *g)
         g->next->link = g->link;
     g->sv->ngenerations--;
     arena_deinit(&g->arena);
+    buf_deinit(&g->warnings);
     snapshot_free(g->snapshot);
     mem_free(g);
 }
@@ -225,6 +227,7 @@ static struct generation *generation_new(struct services *sv, struct snapshot *f
     g->number = number;
     g->snapshot = from;
     arena_init(&g->arena);
+    buf_init(&g->warnings);
     g->next = sv->generations;
     g->link = &sv->generations;
     if (g->next != NULL)

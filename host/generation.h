@@ -13,9 +13,14 @@
 #include "snapshot.h"
 #include "task.h"
 
+struct tls_config;
+struct tls_context;
+
 struct listen_address {
     const char *host;
     int port;
+    const struct tls_config *tls_config; /* NULL: none */
+    struct tls_context *tls;             /* likewise; a reference */
 };
 
 /* What the configuration says besides routes. Text is owned by the generation. */
@@ -32,7 +37,7 @@ struct settings {
     bool access_log;
     const char *via; /* NULL: none */
     struct {
-        uint64_t head, body, keepalive, write, drain;
+        uint64_t head, body, keepalive, write, drain, handshake, ticket_keys;
     } timeouts; /* ms */
     struct parse_limits parse;
     uint32_t connections;
@@ -64,7 +69,8 @@ struct generation {
     struct routes *table;
     struct route *routes;
     uint32_t nroutes;
-    uint32_t timers; /* of plugins, running */
+    struct buf warnings; /* of its configuration, one a line */
+    uint32_t timers;     /* of plugins, running */
     struct timer_entry *timer_list;
     struct redis_subscription *redis_subscriptions;
     struct redis_script *redis_scripts;

@@ -84,41 +84,6 @@ struct header *generation_get_headers(struct generation *g, const char *name, ui
 
 /* --- settings --- */
 
-/* The entry is on top of the stack. */
-static int read_address(struct generation *g, struct listen_address *a, struct buf *faults)
-{
-    *a = (struct listen_address){ generation_get_text(g, "host"),
-                                  (int)generation_get_number(g, "port") };
-    if (!generation_get_bool(g, "tls"))
-        return 0;
-    generation_enter(g, "tls");
-    buf_printf(faults, "%s: is not supported yet\n", generation_get_text(g, "path"));
-    generation_leave(g);
-    return -1;
-}
-
-static int read_listen(struct generation *g, struct settings *s, struct buf *faults)
-{
-    int err = 0;
-    s->nlisten = generation_enter(g, "listen");
-    s->listen = arena_alloc(&g->arena, (s->nlisten + 1) * sizeof *s->listen);
-    for (uint32_t i = 0; i < s->nlisten; i++) {
-        lua_rawgeti(g->L, -1, (int)i + 1);
-        if (read_address(g, &s->listen[i], faults) != 0)
-            err = -1;
-        lua_pop(g->L, 1);
-    }
-    generation_leave(g);
-    s->has_admin = generation_get_bool(g, "admin");
-    if (s->has_admin) {
-        generation_enter(g, "admin");
-        if (read_address(g, &s->admin, faults) != 0)
-            err = -1;
-        generation_leave(g);
-    }
-    return err;
-}
-
 static void read_redis(struct generation *g, struct settings *s)
 {
     s->redis_eviction_refuse = true;
@@ -142,6 +107,8 @@ static void read_limits(struct generation *g, struct settings *s)
     s->timeouts.keepalive = generation_get_number(g, "keepalive");
     s->timeouts.write = generation_get_number(g, "write");
     s->timeouts.drain = generation_get_number(g, "drain");
+    s->timeouts.handshake = generation_get_number(g, "handshake");
+    s->timeouts.ticket_keys = generation_get_number(g, "ticket_keys");
     generation_leave(g);
     generation_enter(g, "limits");
     s->parse.head = generation_get_number(g, "head");
@@ -177,7 +144,7 @@ static int read_settings(struct generation *g, struct buf *faults)
 {
     struct settings *s = &g->settings;
     read_supervision(g, s);
-    int err = read_listen(g, s, faults);
+    int err = generation_read_listen(g, faults);
     read_redis(g, s);
     read_limits(g, s);
     generation_read_network(g);

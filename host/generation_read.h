@@ -15,6 +15,11 @@ int generation_read_targets(struct generation *g, struct route *r, bool check_on
                             struct buf *faults);
 void generation_undo_targets(struct generation *g, struct route *r);
 
+/* generation_listen.c: the addresses, with TLS contexts where they have TLS. The configuration's
+ * table is on top of the stack. */
+int generation_read_listen(struct generation *g, struct buf *faults);
+void generation_undo_listen(struct generation *g);
+
 /* Members of the table on top of the stack, copied into the arena. */
 const char *generation_get_text(struct generation *g, const char *name); /* NULL: absent */
 uint64_t generation_get_number(struct generation *g, const char *name);

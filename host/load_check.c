@@ -16,6 +16,8 @@
 #include "log.h"
 #include "mem.h"
 #include "paths.h"
+#include "tls_config.h"
+#include "tls_server.h"
 #include "zone.h"
 
 static void note(struct snapshot *s, const char *name, const char *format, ...)
@@ -31,6 +33,12 @@ static void note(struct snapshot *s, const char *name, const char *format, ...)
     snapshot_set_note(s, name, slice_of(text));
 }
 
+static int64_t earlier(int64_t expires, const struct tls_context *tls)
+{
+    int64_t one = tls != NULL ? tls_server_expires(tls) : INT64_MAX;
+    return one < expires ? one : expires;
+}
+
 static void note_addresses(struct snapshot *s, const struct settings *set)
 {
     struct buf all;
@@ -43,12 +51,32 @@ static void note_addresses(struct snapshot *s, const struct settings *set)
         note(s, "admin", "%s %d\n", set->admin.host, set->admin.port);
 }
 
+/* The admin listener's TLS, which the master makes, and when the first certificate expires. */
+static void note_tls(struct snapshot *s, const struct settings *set)
+{
+    struct buf bytes;
+    int64_t expires = INT64_MAX;
+    for (uint32_t i = 0; i < set->nlisten; i++)
+        expires = earlier(expires, set->listen[i].tls);
+    expires = earlier(expires, set->admin.tls);
+    if (expires < INT64_MAX)
+        note(s, "tls.expires", "%" PRId64, expires);
+    if (set->admin.tls == NULL)
+        return;
+    buf_init(&bytes);
+    tls_config_write(set->admin.tls_config, &bytes);
+    snapshot_set_note(s, "admin.tls", buf_slice(&bytes));
+    buf_deinit(&bytes);
+}
+
 void load_check_note(struct generation *g)
 {
     char layout[64];
     struct snapshot *s = g->snapshot;
     const struct settings *set = &g->settings;
     note_addresses(s, set);
+    note_tls(s, set);
+    snapshot_set_note(s, "warnings", buf_slice(&g->warnings));
     note(s, "workers", "%" PRIu32, set->workers);
     note(s, "data_dir", "%s", set->data_dir);
     note(s, "run_dir", "%s", set->run_dir);
@@ -57,6 +85,7 @@ void load_check_note(struct generation *g)
              set->redis_eviction_refuse);
     note(s, "limits.connections", "%" PRIu32, set->connections);
     note(s, "timeouts.drain", "%" PRIu64, set->timeouts.drain);
+    note(s, "timeouts.ticket_keys", "%" PRIu64, set->timeouts.ticket_keys);
     note(s, "log.level", "%s", set->log_level);
     note(s, "shared.size", "%" PRIu64, set->shared_size);
     note(s, "watchdog", "%" PRIu64, set->watchdog);

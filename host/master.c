@@ -60,6 +60,7 @@ void master_workers_gone(struct master *m)
         return;
     m->gone = true;
     master_guard_deinit(m);
+    master_tickets_stop(m);
     master_place_deinit(m);
     master_admin_stop(m);
     master_http_stop(m);
@@ -196,9 +197,12 @@ static int start_admin(struct master *m, int fd)
     int port;
     if (master_admin_start(m) != 0)
         return -1;
-    return text != NULL && sscanf(text, "%63s %d", host, &port) == 2
-               ? master_http_start(m, host, port, fd)
-               : 0;
+    if (text == NULL || sscanf(text, "%63s %d", host, &port) != 2)
+        return 0;
+    int err = master_http_start(m, host, port, fd);
+    if (err == 0)
+        master_http_tls(m);
+    return err;
 }
 
 static int start(struct master *m)
@@ -223,6 +227,8 @@ static int start(struct master *m)
         start_admin(m, -1) != 0)
         return -1;
     master_guard_start(m);
+    master_tickets_start(m);
+    plan_warn(m->plan);
     for (unsigned i = 0; i < m->places; i++)
         master_worker_start(m, i);
     return 0;
@@ -269,6 +275,7 @@ static int resume(struct master *m, const struct kept *k)
         return -1;
     m->ready = m->rolling = true;
     master_guard_start(m);
+    master_tickets_start(m);
     on_child(&m->child, SIGCHLD); /* who died in between */
     master_roll(m);
     return 0;

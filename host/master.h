@@ -11,6 +11,7 @@
  *   master_upgrade.c another program takes over in place
  *   master_watch.c   files that change
  *   master_socket.c  listening sockets
+ *   master_tickets.c keys of TLS session tickets
  *   master_status.c  what it knows, as JSON and as text
  *   master_metrics.c the same and what plugins count, for Prometheus
  *   master_admin.c   actions over a Unix socket
@@ -89,6 +90,8 @@ struct master {
     uv_signal_t signals[4];
     uv_signal_t child;
     struct timer guard;
+    struct timer tickets;      /* the next key is due */
+    uint64_t tickets_made;     /* when the newest was; ms of loop_now. 0: not by us */
     uint64_t guard_due, awake; /* the watchdog counts from here at the earliest */
     struct quarantined *quarantine;
     /* --- reload --- */
@@ -202,6 +205,10 @@ void master_watch_stop(struct master *m);
 /* master_socket.c: all sockets of the plan. 0, or -1 (logged). */
 int master_sockets_open(struct master *m);
 
+/* master_tickets.c: also after each change of the plan. */
+void master_tickets_start(struct master *m);
+void master_tickets_stop(struct master *m);
+
 /* master_status.c, master_metrics.c */
 void master_status(struct master *m, struct buf *out);
 void master_status_text(struct master *m, struct buf *out); /* for people */
@@ -215,6 +222,8 @@ void master_admin_stop(struct master *m);
 /* fd: a socket that listens already, or -1. */
 int master_http_start(struct master *m, const char *host, int port, int fd);
 int master_http_fd(const struct master *m);
+/* TLS as the plan says; without a change where that fails (logged). */
+void master_http_tls(struct master *m);
 void master_http_stop(struct master *m);
 
 #endif

@@ -6,12 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arrival.h"
 #include "container.h"
 #include "log.h"
 #include "master.h"
 #include "mem.h"
 #include "parse.h"
 #include "stream.h"
+#include "tls_config.h"
 
 enum { BACKLOG = 128, CONNECTIONS = 64, DEADLINE_MS = 10000, LINGER_MS = 1000 };
 
@@ -31,9 +33,12 @@ struct http {
     struct client *clients;
     unsigned n;
     bool waiting;
+    struct tls_context *tls;    /* a reference; NULL: plain */
+    struct arrivals arrivals;   /* whose handshake is under way */
+    struct counters handshakes; /* of ours, which are no client's */
 };
 
-static void accept_one(struct http *h);
+static void accept_waiting(struct http *h);
 
 static void client_free(struct client *c)
 {
@@ -48,8 +53,7 @@ static void client_free(struct client *c)
         c->next->link = c->link;
     mem_free(c);
     h->n--;
-    if (h->waiting)
-        accept_one(h);
+    accept_waiting(h);
 }
 
 /* --- answers --- */
@@ -189,16 +193,11 @@ static void on_deadline(struct timer *t)
     client_free(CONTAINER(t, struct client, deadline));
 }
 
-static void accept_one(struct http *h)
+static void begin(struct http *h, struct stream *s)
 {
     static const struct parse_events parse_events = { on_head, on_body, on_message_end };
     static const struct stream_events stream_events = { on_read, on_end, NULL };
     static const struct parse_limits limits = { .head = 8192, .url = 1024, .fields = 64 };
-    int err = 0;
-    h->waiting = false;
-    struct stream *s = stream_accept(&h->m->loop, (uv_stream_t *)&h->handle, &err);
-    if (s == NULL)
-        return;
     struct client *c = mem_zalloc(sizeof *c);
     c->h = h;
     c->stream = s;
@@ -216,12 +215,43 @@ static void accept_one(struct http *h)
     stream_start(s, &stream_events, c);
 }
 
+static void on_ready(void *arg, struct stream *s, struct tls_peer *peer)
+{
+    tls_peer_unref(peer);
+    begin(arg, s);
+}
+
+static void on_gone(void *arg)
+{
+    accept_waiting(arg);
+}
+
+static void accept_one(struct http *h)
+{
+    static const struct arrival_events events = { on_ready, on_gone };
+    int err = 0;
+    h->waiting = false;
+    struct stream *s = stream_accept(&h->m->loop, (uv_stream_t *)&h->handle, &err);
+    if (s == NULL)
+        return;
+    if (h->tls != NULL)
+        arrival_start(&h->arrivals, s, h->tls, DEADLINE_MS, &events, h);
+    else
+        begin(h, s);
+}
+
+static void accept_waiting(struct http *h)
+{
+    if (h->waiting && h->n + h->arrivals.n < CONNECTIONS)
+        accept_one(h);
+}
+
 static void on_connection(uv_stream_t *handle, int status)
 {
     struct http *h = handle->data;
     if (status != 0)
         return;
-    if (h->n >= CONNECTIONS)
+    if (h->n + h->arrivals.n >= CONNECTIONS)
         h->waiting = true;
     else
         accept_one(h);
@@ -247,6 +277,7 @@ int master_http_start(struct master *m, const char *host, int port, int fd)
     bool v6 = strchr(host, ':') != NULL;
     struct http *h = mem_zalloc(sizeof *h);
     h->m = m;
+    arrivals_init(&h->arrivals, &m->loop, &h->handshakes);
     uv_tcp_init(&m->loop.uv, &h->handle);
     h->handle.data = h;
     int err = address_of_ip(host, port, &a);
@@ -270,6 +301,30 @@ int master_http_start(struct master *m, const char *host, int port, int fd)
     return 0;
 }
 
+void master_http_tls(struct master *m)
+{
+    struct snapshot *from = m->plan->snapshot;
+    struct slice bytes = snapshot_note(from, "admin.tls");
+    struct tls_context *made = NULL;
+    struct arena a;
+    struct buf text;
+    if (m->http == NULL)
+        return;
+    arena_init(&a);
+    buf_init(&text);
+    struct tls_config *c = bytes.n > 0 ? tls_config_read(&a, bytes) : NULL;
+    if (c != NULL)
+        made = tls_config_load(c, from, zone_tickets(m->zone), &text, &text);
+    if (made != NULL || bytes.n == 0) {
+        tls_context_unref(m->http->tls);
+        m->http->tls = made;
+    } else { /* which the trial could */
+        log_error("the admin listener's TLS cannot be set: %.*s", (int)text.n, text.p);
+    }
+    buf_deinit(&text);
+    arena_deinit(&a);
+}
+
 void master_http_stop(struct master *m)
 {
     struct http *h = m->http;
@@ -279,5 +334,7 @@ void master_http_stop(struct master *m)
     h->waiting = false;
     while (h->clients != NULL)
         client_free(h->clients);
+    arrivals_abort(&h->arrivals);
+    tls_context_unref(h->tls);
     uv_close((uv_handle_t *)&h->handle, on_closed);
 }

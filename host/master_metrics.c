@@ -1,6 +1,7 @@
 /* See master.h: /metrics, the sum over all workers, those that have gone included, but for the
  * gauges of their plugins: these are summed over the workers that live. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "log.h"
@@ -65,6 +66,24 @@ static void requests(struct metrics *all, const struct sums *s)
     gauge(all, "tollgate_requests_in_flight", "Requests that have not ended", open > 0 ? open : 0);
     gauge(all, "tollgate_client_connections", "Client connections that are open",
           (double)s->connections);
+}
+
+static void handshakes(struct master *m, struct metrics *all, const struct counters *c)
+{
+    static const char *const reasons[] = { "certificate", "alert",   "http",    "not_tls",
+                                           "cut",         "timeout", "protocol" };
+    static const char name[] = "tollgate_tls_handshakes_total",
+                      help[] = "TLS handshakes with clients, by version";
+    const char *expires = plan_text(m->plan, "tls.expires");
+    labelled(all, METRIC_COUNTER, name, help, "version", "1.2", (double)c->tls12);
+    labelled(all, METRIC_COUNTER, name, help, "version", "1.3", (double)c->tls13);
+    for (int i = 0; i < TLS_FAILURES; i++)
+        labelled(all, METRIC_COUNTER, "tollgate_tls_handshake_failures_total",
+                 "TLS handshakes with clients that failed", "reason", reasons[i],
+                 (double)c->tls_failures[i]);
+    if (expires != NULL)
+        gauge(all, "tollgate_tls_certificate_expiry_timestamp_seconds",
+              "When the first of the certificates for clients expires", strtod(expires, NULL));
 }
 
 static void quota(struct metrics *all, const struct quota_stats *q)
@@ -191,6 +210,7 @@ void master_metrics(struct master *m, struct buf *out)
     configuration(m, all);
     workers(m, all);
     requests(all, &s);
+    handshakes(m, all, &s.counters);
     quota(all, &s.quota);
     shared_dictionary(m, all);
     for (unsigned i = 0; i < zone_slots(m->zone); i++)

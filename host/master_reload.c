@@ -96,6 +96,9 @@ static void commit(struct master *m)
         }
     }
     master_routing_switched(m);
+    master_tickets_start(m);
+    master_http_tls(m);
+    plan_warn(m->plan);
     master_watch_start(m);
     log_info("generation %" PRIu64 " serves (%.12s)", m->plan->number, m->plan->hash);
     snprintf(line, sizeof line, "generation %" PRIu64 " serves", m->plan->number);

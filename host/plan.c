@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "log.h"
 #include "mem.h"
 #include "zone.h"
 
@@ -35,6 +36,7 @@ struct plan *plan_new(int fd, uint64_t n)
     p->drain_ms = number(p, "timeouts.drain");
     p->watchdog_ms = number(p, "watchdog");
     p->check_ms = number(p, "reload.check");
+    p->ticket_keys_ms = number(p, "timeouts.ticket_keys");
     p->memory = number(p, "reload.memory");
     p->quarantine_after = (uint32_t)number(p, "quarantine.after");
     p->watch = number(p, "reload.watch") != 0;
@@ -51,6 +53,13 @@ void plan_free(struct plan *p)
 const char *plan_text(const struct plan *p, const char *name)
 {
     return snapshot_note(p->snapshot, name).p;
+}
+
+void plan_warn(const struct plan *p)
+{
+    const char *at = plan_text(p, "warnings"), *end;
+    for (; at != NULL && (end = strchr(at, '\n')) != NULL; at = end + 1)
+        log_warn("%.*s", (int)(end - at), at);
 }
 
 static const char *const restart_keys[] = { "listen",  "admin", "workers",    "data_dir",

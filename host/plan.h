@@ -15,7 +15,7 @@ struct plan {
     struct snapshot *snapshot;
     char hash[SNAPSHOT_HEX];
     uint32_t connections;
-    uint64_t drain_ms, watchdog_ms, check_ms, memory;
+    uint64_t drain_ms, watchdog_ms, check_ms, ticket_keys_ms, memory;
     uint32_t quarantine_after;
     bool watch;
 };
@@ -25,6 +25,8 @@ struct plan *plan_new(int fd, uint64_t number);
 void plan_free(struct plan *p);
 /* A note as text that ends in a NUL; NULL where there is none. */
 const char *plan_text(const struct plan *p, const char *name);
+/* Logs what the configuration's trial warned of. */
+void plan_warn(const struct plan *p);
 /* One line for each key that needs a restart: its name, and a digest of what it says. */
 void plan_restart_lines(struct snapshot *s, struct buf *out);
 /* The keys that two plans differ in and that need a restart, as "a, b"; empty where there are none.

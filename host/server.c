@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "arrival.h"
 #include "container.h"
 #include "log.h"
 #include "mem.h"
@@ -15,6 +16,7 @@ enum { BACKLOG = 1024 };
 struct listener {
     uv_tcp_t *handle; /* NULL while closed */
     int fd;           /* where it was given; borrowed */
+    unsigned address; /* in settings.listen */
     struct listener *next;
     struct server *server;
     struct conn_owner owner;
@@ -35,11 +37,14 @@ struct server {
     struct listener *listeners;
     struct entry *entries;
     uint32_t n, cap;
+    struct arrivals arrivals; /* before their first request */
     bool draining, accept_failed;
     void (*on_empty)(void *arg);
     void *on_empty_arg;
     struct deferred empty;
 };
+
+static void on_arrival_gone(void *arg);
 
 static struct generation *current_generation(void *self)
 {
@@ -58,7 +63,7 @@ static void on_empty(struct deferred *d)
 
 static void check_empty(struct server *s)
 {
-    if (s->draining && s->n == 0)
+    if (s->draining && server_connections(s) == 0)
         loop_defer(s->sv->loop, &s->empty, LOOP_FINISH);
 }
 
@@ -70,6 +75,7 @@ struct server *server_new(struct services *sv, struct generation *(*generation)(
     s->generation = generation;
     s->arg = arg;
     s->empty.run = on_empty;
+    arrivals_init(&s->arrivals, sv->loop, sv->counters);
     return s;
 }
 
@@ -83,20 +89,40 @@ static void add(struct server *s, struct conn *c, struct listener *ln)
     s->entries[s->n++] = (struct entry){ c, ln };
 }
 
+static void on_ready(void *arg, struct stream *stream, struct tls_peer *peer)
+{
+    struct listener *ln = arg;
+    struct conn *c = conn_new(stream, peer, &ln->owner);
+    add(ln->server, c, ln);
+    if (ln->server->draining)
+        conn_drain(c);
+}
+
+static void begin(struct listener *ln, struct stream *stream)
+{
+    static const struct arrival_events events = { on_ready, on_arrival_gone };
+    struct server *s = ln->server;
+    const struct settings *set = &s->generation(s->arg)->settings;
+    struct tls_context *tls = ln->address < set->nlisten ? set->listen[ln->address].tls : NULL;
+    if (tls != NULL)
+        arrival_start(&s->arrivals, stream, tls, set->timeouts.handshake, &events, ln);
+    else
+        add(s, conn_new(stream, NULL, &ln->owner), ln);
+}
+
 static void accept_one(struct listener *ln)
 {
     struct server *s = ln->server;
     int err = 0;
     ln->waiting = false;
     struct stream *stream = stream_accept(s->sv->loop, (uv_stream_t *)ln->handle, &err);
-    if (stream != NULL)
+    if (stream != NULL) {
         s->sv->counters->accepted++;
-    else if (err != UV_EAGAIN)
+        begin(ln, stream);
+    } else if (err != UV_EAGAIN) {
         s->sv->counters->accept_errors++;
-    if (stream != NULL)
-        add(s, conn_new(stream, &ln->owner), ln);
-    else if (err != UV_EAGAIN)
         log_warn("accept: %s", uv_strerror(err));
+    }
 }
 
 static void on_listener_closed(uv_handle_t *h)
@@ -128,7 +154,7 @@ static void on_connection(uv_stream_t *h, int status)
         return;
     }
     s->accept_failed = false;
-    if (s->n < ln->limit) {
+    if (server_connections(s) < ln->limit) {
         accept_one(ln);
         return;
     }
@@ -136,19 +162,29 @@ static void on_connection(uv_stream_t *h, int status)
     s->sv->counters->deferred++;
 }
 
+/* One connection fewer: one that waits may come. */
+static void accept_waiting(struct server *s)
+{
+    for (struct listener *ln = s->listeners; ln != NULL && !s->draining; ln = ln->next) {
+        if (ln->waiting && server_connections(s) < ln->limit)
+            accept_one(ln);
+    }
+    check_empty(s);
+}
+
+static void on_arrival_gone(void *arg)
+{
+    accept_waiting(((struct listener *)arg)->server);
+}
+
 static void on_conn_closed(void *self, struct conn *c)
 {
-    struct listener *ln = self;
-    struct server *s = ln->server;
+    struct server *s = ((struct listener *)self)->server;
     uint32_t slot = conn_slot(c);
     s->entries[slot] = s->entries[--s->n];
     if (slot < s->n)
         conn_set_slot(s->entries[slot].conn, slot);
-    for (ln = s->listeners; ln != NULL && !s->draining; ln = ln->next) {
-        if (ln->waiting && s->n < ln->limit)
-            accept_one(ln);
-    }
-    check_empty(s);
+    accept_waiting(s);
 }
 
 static void open_handle(struct listener *ln)
@@ -158,10 +194,11 @@ static void open_handle(struct listener *ln)
     ln->handle->data = ln;
 }
 
-struct listener *server_listener(struct server *s, int fd, uint32_t limit)
+struct listener *server_listener(struct server *s, int fd, unsigned address, uint32_t limit)
 {
     struct listener *ln = mem_zalloc(sizeof *ln);
     ln->server = s;
+    ln->address = address;
     ln->limit = limit;
     ln->fd = fd;
     ln->owner = (struct conn_owner){ s->sv, current_generation, on_conn_closed, ln };
@@ -211,6 +248,7 @@ void server_drain(struct server *s, void (*cb)(void *arg), void *arg)
         close_handle(ln);
     for (uint32_t i = s->n; i > 0; i--) /* one that ends is replaced by the last, which was seen */
         conn_drain(s->entries[i - 1].conn);
+    arrivals_drain(&s->arrivals);
     check_empty(s);
 }
 
@@ -218,11 +256,12 @@ void server_abort(struct server *s)
 {
     while (s->n > 0)
         conn_abort(s->entries[s->n - 1].conn);
+    arrivals_abort(&s->arrivals);
 }
 
 uint32_t server_connections(const struct server *s)
 {
-    return s->n;
+    return s->n + s->arrivals.n;
 }
 
 void server_free(struct server *s)

@@ -20,6 +20,7 @@
 
 struct exchange;
 struct target_table;
+struct ticket_ring;
 
 /* A plugin that was stuck too often. */
 struct quarantine {
@@ -49,15 +50,16 @@ struct services {
     struct shared *shared;  /* NULL while a configuration loads, and in tools that have none */
     struct buf *access_log; /* lines of this turn; NULL where switched off */
     struct deferred *access_flush;
-    struct counters *counters; /* of this worker; NULL in tools, which serve no requests */
-    struct metrics *metrics;   /* of plugins; NULL in tools until the first is registered */
-    struct figures *figures;   /* what the host counts in metrics; NULL in tools */
-    uint32_t plugin_errors;    /* what raised, since the start */
-    uint32_t exchanges;        /* alive */
-    struct exchange *logging;  /* those whose log phase waits */
-    struct exchange *gone;     /* those whose answer is read on without a client */
-    uint32_t leaks;            /* found so far */
-    bool draining;             /* answers say that their connection ends */
+    const struct ticket_ring *tickets; /* keys of TLS session tickets; NULL in tools */
+    struct counters *counters;         /* of this worker; NULL in tools, which serve no requests */
+    struct metrics *metrics;           /* of plugins; NULL in tools until the first is registered */
+    struct figures *figures;           /* what the host counts in metrics; NULL in tools */
+    uint32_t plugin_errors;            /* what raised, since the start */
+    uint32_t exchanges;                /* alive */
+    struct exchange *logging;          /* those whose log phase waits */
+    struct exchange *gone;             /* those whose answer is read on without a client */
+    uint32_t leaks;                    /* found so far */
+    bool draining;                     /* answers say that their connection ends */
     bool hash_tags;
     const char *via; /* pseudonym in Via, or NULL */
     struct task_watch watch;

@@ -41,6 +41,11 @@ struct snapshot *snapshot_new(void)
     return s;
 }
 
+bool snapshot_recording(const struct snapshot *s)
+{
+    return s->recording;
+}
+
 void snapshot_free(struct snapshot *s)
 {
     if (s == NULL)

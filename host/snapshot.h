@@ -21,6 +21,8 @@ struct snapshot *snapshot_new(void);
 struct snapshot *snapshot_read_fd(int fd);
 void snapshot_free(struct snapshot *s); /* NULL is allowed */
 
+/* True for one that records: what it holds is new. */
+bool snapshot_recording(const struct snapshot *s);
 /* A file's bytes, borrowed from s, with a NUL behind them. 0, or a negative UV_E*. */
 int snapshot_file(struct snapshot *s, const char *path, struct slice *out);
 /* Says what a file holds, whatever is on the disk; copied. Before it has been read. */

@@ -34,7 +34,7 @@ void worker_serve(struct worker *w)
         return;
     w->listeners = mem_zalloc((n + 1) * sizeof *w->listeners);
     for (unsigned i = 0; i < n; i++)
-        w->listeners[i] = server_listener(w->gw.server, w->fds[i], w->limit);
+        w->listeners[i] = server_listener(w->gw.server, w->fds[i], i / w->places, w->limit);
     w->serving = true;
     worker_show(w);
     w->slot->state = ZONE_SERVING;

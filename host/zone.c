@@ -9,6 +9,7 @@
 
 #include "mem.h"
 #include "metrics.h"
+#include "tls_tickets.h"
 
 enum { ZONE_MAGIC = 0x746f6c6d, PAGE = 65536, LEAD_STALE_MS = 1000 };
 
@@ -20,6 +21,7 @@ struct zone_head {
     uint64_t routing;        /* version */
     struct zone_totals totals;
     _Atomic uint64_t leader; /* slot + 1; 0: none */
+    struct ticket_ring tickets;
     struct zone_slot slots[];
 };
 
@@ -176,4 +178,9 @@ struct zone_totals *zone_totals(struct zone *z)
 uint64_t *zone_routing(struct zone *z)
 {
     return &z->head->routing;
+}
+
+struct ticket_ring *zone_tickets(struct zone *z)
+{
+    return &z->head->tickets;
 }

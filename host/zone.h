@@ -49,6 +49,7 @@ struct zone_totals {
     uint64_t restarts[EXIT_REASONS];
 };
 
+struct ticket_ring;
 struct zone;
 
 /* A new one with n slots over an anonymous file; its descriptor, to be inherited, in *fd. NULL
@@ -74,6 +75,8 @@ void zone_metrics_fold(struct zone *z, unsigned i);
 struct zone_totals *zone_totals(struct zone *z);
 /* What the workers know of targets. */
 struct target_table *zone_targets(struct zone *z);
+/* Keys of TLS session tickets. Written by the master. */
+struct ticket_ring *zone_tickets(struct zone *z);
 /* The version of the routing policy that the replica runs; 0: not known. Written by the master. */
 uint64_t *zone_routing(struct zone *z);
 /* True in one worker at a time: the one that asked first, and another once that has gone, drains,

@@ -31,6 +31,7 @@ local checks = {
   ["ctx.client.address"] = { value = "127.0.0.1" },
   ["ctx.client.peer"] = { value = "127.0.0.1" },
   ["ctx.client.port"] = { value = function(v, seen) assert.equal(seen.client_port, v) end },
+  ["ctx.client.certificate"] = { value = nil },
   ["ctx.started"] = { value = function(v) assert.is_true(math.abs(v - os.time()) < 60) end },
   ["ctx.target.name"] = { value = "prov:mod" },
   ["ctx.target.url"] = { value = function(v, seen) assert.equal(seen.origin.url, v) end },
