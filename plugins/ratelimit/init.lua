@@ -27,6 +27,7 @@ local windows_of = require "ratelimit.windows"
 
 local WINDOWS_MAX = 8
 local LONGEST = 31 * 86400 -- seconds
+local LOG_EVERY = 10       -- seconds between two log lines about errors that Redis answers
 local CLOCK_TRIES = 3      -- until Redis's window is named right
 local TOKEN = "^[%w!#$%%&'*+.^_`|~-]+$" -- name of a header field, RFC 9110, section 5.6.2
 
@@ -72,6 +73,7 @@ local requests_total = tg.metrics.counter("ratelimit_requests_total",
 
 local instances = setmetatable({}, { __mode = "k" })
 local redis_clock = clock.new()
+local logged = -math.huge -- when an error of Redis was logged last, seconds
 
 local function check_list(faults, list, path)
   local seen = {}
@@ -201,6 +203,16 @@ end
 
 local function count(ctx, outcome) requests_total:inc(1, ctx.route.name, outcome) end
 
+-- That Redis is away is logged by the host, once a change.
+local UNREACHABLE = { timeout = true, closed = true, down = true }
+
+local function log_error(err)
+  local now = tg.now()
+  if UNREACHABLE[err] or now - logged < LOG_EVERY then return end
+  logged = now
+  tg.log.warn("ratelimit: Redis does not decide: ", err)
+end
+
 local function own_limit(window) return window.limit end
 
 local function without_redis(conf, ctx, set, base)
@@ -224,7 +236,7 @@ function M.access(conf, ctx)
   local base = "rl:" .. tg.redis.tag(who.id(ctx, conf, tg.crypto.sha256)) .. ":"
   local verdict, now_ms, counts = ask(set, instance, base)
   if not verdict then
-    tg.log.debug("ratelimit: Redis did not decide: ", now_ms)
+    log_error(now_ms) -- which is why
     return without_redis(conf, ctx, set, base)
   end
   local retry = tell(ctx, set, counts, now_ms, own_limit)

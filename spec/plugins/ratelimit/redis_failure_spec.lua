@@ -116,8 +116,10 @@ describe("ratelimit without Redis", function()
     local name = redis:must("KEYS", "rl:*")[1]
     redis:must("SET", name, "many", "EX", 1000)
     local before = redis:dump()
-    assert_unavailable(gw)
+    for _ = 1, 5 do assert_unavailable(gw) end
     assert.same(before, redis:dump())
+    gw:wait_log("ratelimit: Redis does not decide: TYPE " .. name, true)
+    assert.equal(1, select(2, gw.log():gsub("ratelimit: ", "")))
     redis:must("DEL", name)
     assert.equal(200, gw:request(rig.get "k").status)
   end))
