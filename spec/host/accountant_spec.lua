@@ -34,7 +34,7 @@ local function routes(origin)
     for api in pairs(support.llm.apis) do
       if type(support.llm.apis[api]) == "table" then
         list[#list + 1] = { name = policy .. "-" .. api, path = ("/%s/%s/*"):format(policy, api), api = api,
-          targets = { { url = policy == "dead" and "http://127.0.0.1:" .. support.free_port() or origin.url } },
+          targets = { { url = policy == "dead" and "http://127.0.0.1:" .. support.dead_port() or origin.url } },
           plugins = { quota = settings } }
       end
     end

@@ -137,7 +137,7 @@ return { version = "1.0.0", priority = 1, schema = {},
 
   it("is refused where its options make no sense", async(function()
     for options, message in pairs {
-      ["{ twice = true }"] = "tg.timer.every: unknown option; there is: once",
+      ["{ twice = true }"] = "tg.timer.every: unknown option; there are: once (true",
       ["{ once = 1 }"] = "tg.timer.every: once must be a boolean, not number",
       ["1"] = "tg.timer.every: the options must be a table, not number",
     } do

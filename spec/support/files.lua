@@ -51,4 +51,12 @@ function M.free_port()
   return port
 end
 
+--- A port where nobody listens, and nobody will until the test ends: it is bound.
+function M.dead_port()
+  local holder = uv.new_tcp()
+  assert(holder:bind("127.0.0.1", 0))
+  loop.on_end(function() loop.close(holder) end)
+  return holder:getsockname().port
+end
+
 return M

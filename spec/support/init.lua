@@ -31,6 +31,7 @@ return {
   run = loop.run, async = loop.async, shared = loop.shared, on_end = loop.on_end,
   spawn = loop.spawn, all = loop.all, sleep = loop.sleep, wait_for = loop.wait_for,
   tmpdir = files.tmpdir, write_file = files.write_file, read_file = files.read_file, free_port = files.free_port,
+  dead_port = files.dead_port,
   start = process.start, exec = process.exec,
   gateway = gateway.start, tollgate = gateway.tollgate, raw = literal.raw, literal = literal.format,
   connect = http.connect, request = http.request, json = http.json,
