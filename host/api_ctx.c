@@ -230,6 +230,8 @@ static int ctx_index(lua_State *L)
         keep = false;
         if (strcmp(key, "target") == 0)
             push_target(L, x);
+        else if (strcmp(key, "model") == 0)
+            api_ctx_push_slice(L, exchange_model(x));
         else if (strcmp(key, "reached_origin") == 0)
             lua_pushboolean(L, x->reached_origin);
         else if (strcmp(key, "ended") == 0 && x->stage >= STAGE_TAIL)

@@ -89,6 +89,14 @@ static void check_unadmitted(lua_State *L, const struct exchange *x)
         luaL_error(L, "a request is admitted in its access phase");
 }
 
+/* For another attempt, which may have to be admitted again. */
+static void remember(struct exchange *x, struct slice key, uint64_t reserve, uint64_t deadline)
+{
+    x->quota_key = arena_dup(&x->arena, key);
+    x->quota_reserve = reserve;
+    x->quota_deadline = deadline;
+}
+
 /* tg.quota.admit(ctx, key id, limits, reserve in tokens, deadline in ms or nil) → verdict, retry in
  * ms. Waits. The verdict is "admitted", "rate", "concurrency", "budget" or "unavailable"; the time
  * is when another try makes sense. */
@@ -113,6 +121,7 @@ static int quota_admit_(lua_State *L)
     if (task != x->task)
         return luaL_error(L, "tg.quota.admit must be called in the request's own phase");
     x->limits = *l;
+    remember(x, key, (uint64_t)reserve, (uint64_t)deadline);
     x->admission = quota_admit(x->sv->quota, key, slice_of(x->id), l, (uint64_t)reserve,
                                (uint64_t)deadline, on_verdict, x);
     return task_wait(L, task, on_cancel, x);
@@ -129,6 +138,8 @@ static int quota_allow(lua_State *L)
     luaL_argcheck(L, key.n > 0, 2, "the key id must not be empty");
     check_unadmitted(L, x);
     x->refusal = NULL;
+    x->limits = *l;
+    remember(x, key, 0, 0);
     if (x->metered && l->has_budget)
         x->grant = quota_grant_unadmitted(x->sv->quota, key, slice_of(x->id), l);
     return 0;

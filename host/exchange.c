@@ -81,6 +81,7 @@ static void exchange_free(struct exchange *x)
     loop_undefer(sv->loop, &x->next_attempt);
     buf_deinit(&x->body);
     buf_deinit(&x->failures);
+    exchange_hold_drop(x);
     buf_deinit(&x->pending);
     buf_deinit(&x->head_out);
     buf_deinit(&x->tail);

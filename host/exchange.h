@@ -10,7 +10,8 @@
  *
  * Files: exchange.c (life), exchange_body.c (the request's body), exchange_phase.c (plugins),
  * exchange_target.c (which target), exchange_target_phase.c (what plugins say and hear of it),
- * exchange_attempt.c (one target after another), exchange_request.c (what goes up),
+ * exchange_attempt.c (one target after another), exchange_hold.c (answers that may be followed by
+ * another attempt), exchange_request.c (what goes up),
  * exchange_origin.c (the origin), exchange_answer.c (to the client), exchange_whole.c (whole
  * answers, and answers read on for nobody), exchange_record.c (copies of answers), exchange_log.c
  * (charge and access log). */
@@ -20,6 +21,7 @@
 #include "forwarded.h"
 #include "generation.h"
 #include "llm.h"
+#include "llm_peek.h"
 #include "message.h"
 #include "meter.h"
 #include "route.h"
@@ -79,6 +81,13 @@ enum ended {
 enum record { RECORD_NONE, RECORD_OPEN, RECORD_TOO_LARGE, RECORD_WHOLE };
 
 enum source { SOURCE_NONE, SOURCE_ORIGIN, SOURCE_BYTES, SOURCE_FUNCTION };
+
+enum hold {
+    HOLD_NONE,
+    HOLD_STATUS, /* a failing status; its body is being read */
+    HOLD_PEEK,   /* a stream; its first event is waited for */
+    HOLD_DECIDED /* the next target has been chosen, which is to be admitted first */
+};
 
 /* How an attempt on a target ended, as plugins hear of it. */
 struct attempt_outcome {
@@ -142,10 +151,16 @@ struct exchange {
     uint64_t retry_ms;                      /* with a 503: when to ask again; 0: not known */
     struct buf failures; /* failed attempts that others followed, as members of a JSON list */
     struct deferred next_attempt;
-    struct request up; /* as the current target gets it */
-    size_t sent_up;    /* of `body`, on this attempt */
-    bool held;         /* `body` begins with the request's first byte, for another attempt */
-    bool interim;      /* something of an answer has gone to the client already */
+    struct slice attempt_code; /* of the error in its answer; p == NULL */
+    struct llm_model *model;   /* as the body names it; NULL where it was not read for it */
+    enum hold hold;            /* the answer is not relayed yet */
+    uint64_t hold_until;       /* ms of the loop; HOLD_STATUS */
+    struct buf held_answer;    /* what has come of it */
+    struct llm_peek *peek;     /* HOLD_PEEK; in the arena */
+    struct request up;         /* as the current target gets it */
+    size_t sent_up;            /* of `body`, on this attempt */
+    bool held;    /* `body` begins with the request's first byte, for another attempt */
+    bool interim; /* something of an answer has gone to the client already */
 
     /* the origin */
     struct upstream_wait *origin_wait;
@@ -189,8 +204,12 @@ struct exchange {
     struct quota_limits limits;
     struct quota_result verdict;
     bool has_verdict;
+    struct slice quota_key;                 /* of the admission, */
+    uint64_t quota_reserve, quota_deadline; /* tokens; ms that Redis had for it */
+    uint64_t used_before, attempt_used;     /* by attempts that failed; by this one */
+    bool unpriced; /* an origin may have worked on it, and has not said at what price */
     struct limit_row *limit_rows; /* that plugins keep themselves; in the arena, newest first */
-    const char *refusal; /* the limit that refused, static; NULL */
+    const char *refusal;          /* the limit that refused, static; NULL */
     bool metered;
     struct llm_request *llm;
     struct meter meter;
@@ -304,8 +323,12 @@ enum exchange_pick {
     PICK_FAILED /* a plugin raised: the exchange goes on as an error */
 };
 
-/* Behind access: chooses among the route's targets and begins the first attempt, or answers. */
+/* Behind access: chooses among the route's targets and begins the first attempt, or answers. Waits
+ * for the body where its model has a say. */
 void exchange_target_start(struct exchange *x);
+/* The model that the client asks for; p == NULL where its body was not read for it, or names none.
+ */
+struct slice exchange_model(const struct exchange *x);
 /* The next one that nobody passes over, into x->next_target. */
 enum exchange_pick exchange_target_pick(struct exchange *x);
 /* What was picked is not tried after all. */
@@ -329,10 +352,29 @@ void exchange_attempt_begin(struct exchange *x);
  * or where the exchange has gone on otherwise. `sent`: its target may have worked on the request.
  */
 bool exchange_attempt_failed(struct exchange *x, const char *error, bool sent);
+/* Whether another may follow, as far as the request goes; `sent` as above. */
+bool exchange_attempt_may_follow(const struct exchange *x, bool sent);
+/* Whether the retry budget has one left; counts where it has not. */
+bool exchange_attempt_afford(struct exchange *x);
+/* This one is over, and x->next_target is tried at the end of this turn. */
+void exchange_attempt_follow(struct exchange *x, const char *error, bool sent);
 /* It is over: tells plugins, once. Does nothing where none is open. */
 void exchange_attempt_end(struct exchange *x, const char *error);
 /* The same with the reason that an exchange's end gives. */
 void exchange_attempt_over(struct exchange *x, enum ended how);
+
+/* --- answers that may be followed by another attempt (exchange_hold.c) --- */
+
+/* The head is there: true where the answer is held, and its pieces go to the functions below. */
+bool exchange_hold_head(struct exchange *x);
+void exchange_hold_piece(struct exchange *x, struct slice piece);
+/* All of it has come, or it takes too long: it is decided now. */
+void exchange_hold_end(struct exchange *x);
+/* What was held of an answer that is relayed after all, as soon as it can go. */
+void exchange_hold_deliver(struct exchange *x);
+void exchange_hold_drop(struct exchange *x);
+/* The deadline of its next piece: ms, or less. */
+uint64_t exchange_hold_limit(const struct exchange *x, uint64_t ms);
 
 /* --- the request as it goes up (exchange_request.c) --- */
 
@@ -346,6 +388,10 @@ void exchange_add_via(struct exchange *x, struct headers *h, int minor);
 /* --- the origin (exchange_origin.c) --- */
 
 void exchange_origin_connect(struct exchange *x); /* to x->target */
+/* The answer, whose head is there, is what the client gets. */
+void exchange_commit(struct exchange *x);
+/* A piece of its body. */
+void exchange_take(struct exchange *x, struct slice piece);
 void exchange_origin_resume(
     struct exchange *x); /* behind the response phase, or once the client has drained */
 void exchange_origin_let_go(struct exchange *x, bool reuse);

@@ -59,6 +59,7 @@ void exchange_error_with(struct exchange *x, int status, const char *code, const
     x->gathered = false;
     exchange_origin_let_go(x, false);
     exchange_drop_tasks(x);
+    exchange_hold_drop(x);
     exchange_attempt_over(x, ENDED_PLUGIN_ERROR); /* where the origin was not at fault */
     buf_init(&body);
     llm_error_body(api, &e, &body);

@@ -10,18 +10,6 @@
 
 /* --- the end of one --- */
 
-/* Why it failed, for the access log. */
-static void note_failure(struct exchange *x, const struct attempt_outcome *o)
-{
-    buf_add_text(&x->failures, x->failures.n > 0 ? ",{\"target\":" : "{\"target\":");
-    json_quote(&x->failures, slice_of(x->target->name));
-    if (o->status != 0)
-        buf_printf(&x->failures, ",\"status\":%d", o->status);
-    if (o->error != NULL)
-        buf_printf(&x->failures, ",\"error\":\"%s\"", o->error);
-    buf_add_text(&x->failures, "}");
-}
-
 /* A target that says when to come back is left alone until then, by all workers. */
 static void keep_out(struct exchange *x, const struct attempt_outcome *o)
 {
@@ -33,7 +21,7 @@ static void keep_out(struct exchange *x, const struct attempt_outcome *o)
     target_state_out(&x->target->state, zone_now() + (ms < p->out_ms ? ms : p->out_ms));
 }
 
-static void end(struct exchange *x, const char *error, bool followed)
+void exchange_attempt_end(struct exchange *x, const char *error)
 {
     uint64_t now = loop_now(x->sv->loop);
     struct attempt_outcome o = {
@@ -42,6 +30,7 @@ static void end(struct exchange *x, const char *error, bool followed)
         .ms = now - x->attempt_begun,
         .first_byte_ms = x->origin_status != 0 ? (int64_t)(x->first_byte - x->attempt_begun) : -1,
         .retry_after_ms = x->attempt_retry_after,
+        .code = x->attempt_code,
         .n = x->attempts,
     };
     if (!x->attempt_open)
@@ -49,15 +38,8 @@ static void end(struct exchange *x, const char *error, bool followed)
     x->attempt_open = false;
     x->targets->items[x->target->place].inflight--;
     keep_out(x, &o);
-    if (followed)
-        note_failure(x, &o);
     if (x->route->hooks[PHASE_ATTEMPT].n > 0)
         exchange_attempt_tell(x, x->target, &o, &x->route->hooks[PHASE_ATTEMPT]);
-}
-
-void exchange_attempt_end(struct exchange *x, const char *error)
-{
-    end(x, error, false);
 }
 
 void exchange_attempt_over(struct exchange *x, enum ended how)
@@ -68,23 +50,24 @@ void exchange_attempt_over(struct exchange *x, enum ended how)
     };
     loop_undefer(x->sv->loop, &x->next_attempt);
     exchange_target_unpick(x);
-    end(x, x->origin_complete ? NULL : errors[how], false);
+    exchange_attempt_end(x, x->origin_complete ? NULL : errors[how]);
 }
 
 /* --- the next one --- */
 
-static bool may_follow(struct exchange *x, bool sent)
+bool exchange_attempt_may_follow(const struct exchange *x, bool sent)
 {
     const struct retry_policy *p = &x->route->retry;
-    uint64_t now = loop_now(x->sv->loop);
     if (x->attempts >= p->attempts || !exchange_target_left(x) || x->gone || x->interim ||
-        !(x->whole || x->held) || now >= x->attempts_until)
+        !(x->whole || x->held) || loop_now(x->sv->loop) >= x->attempts_until)
         return false;
-    if (!sent)
-        return true;
-    if (!p->unsafe && !message_idempotent(x->req.method)) /* RFC 9110, section 9.2.2 */
-        return false;
-    if (retry_budget_left(x->route->budget, p->budget, now))
+    return !sent || p->unsafe || message_idempotent(x->req.method); /* RFC 9110, section 9.2.2 */
+}
+
+bool exchange_attempt_afford(struct exchange *x)
+{
+    uint64_t now = loop_now(x->sv->loop);
+    if (retry_budget_left(x->route->budget, x->route->retry.budget, now))
         return true;
     x->sv->counters->retries_refused++;
     return false;
@@ -95,17 +78,38 @@ static void on_next_attempt(struct deferred *d)
     exchange_attempt_begin(CONTAINER(d, struct exchange, next_attempt));
 }
 
+/* Why the last one failed, for the access log. */
+static void note_failure(struct exchange *x, const char *error)
+{
+    buf_add_text(&x->failures, x->failures.n > 0 ? ",{\"target\":" : "{\"target\":");
+    json_quote(&x->failures, slice_of(x->target->name));
+    if (x->origin_status != 0)
+        buf_printf(&x->failures, ",\"status\":%d", x->origin_status);
+    if (error != NULL)
+        buf_printf(&x->failures, ",\"error\":\"%s\"", error);
+    buf_add_text(&x->failures, "}");
+}
+
+void exchange_attempt_follow(struct exchange *x, const char *error, bool sent)
+{
+    exchange_attempt_end(x, error);
+    note_failure(x, error);
+    if (sent)
+        retry_budget_spend(x->route->budget, loop_now(x->sv->loop));
+    x->next_attempt.run = on_next_attempt;
+    loop_defer(x->sv->loop, &x->next_attempt, LOOP_COLLECT);
+}
+
 bool exchange_attempt_failed(struct exchange *x, const char *error, bool sent)
 {
-    bool follow = retry_error(&x->route->retry, error) && may_follow(x, sent);
-    end(x, error, follow);
+    bool follow = retry_error(&x->route->retry, error) && exchange_attempt_may_follow(x, sent) &&
+                  (!sent || exchange_attempt_afford(x));
+    if (x->origin_status != 0) /* of an answer that was held */
+        error = "cut";
+    exchange_attempt_end(x, error);
     enum exchange_pick pick = follow ? exchange_target_pick(x) : PICK_NONE;
-    if (pick == PICK_FOUND) {
-        if (sent)
-            retry_budget_spend(x->route->budget, loop_now(x->sv->loop));
-        x->next_attempt.run = on_next_attempt;
-        loop_defer(x->sv->loop, &x->next_attempt, LOOP_COLLECT);
-    }
+    if (pick == PICK_FOUND)
+        exchange_attempt_follow(x, error, sent);
     return pick != PICK_NONE;
 }
 
@@ -126,6 +130,8 @@ void exchange_attempt_begin(struct exchange *x)
     x->head_sent_up = x->upload_done = x->retried = false;
     x->origin_surplus = x->origin_complete = false;
     x->origin_status = 0;
+    x->origin_failure = 0;
+    x->attempt_code = (struct slice){ NULL, 0 };
     x->first_byte = 0;
     x->sent_up = 0;
     exchange_request_prepare(x);

@@ -12,7 +12,7 @@
 static struct meter_charge charge(struct exchange *x)
 {
     struct meter_facts f = {
-        .reached_origin = x->reached_origin,
+        .reached_origin = x->unpriced,
         .status = x->origin_status,
         .complete = (x->ended == ENDED_OK || x->gone) && x->origin_complete,
         .client_gone = x->ended == ENDED_CLIENT_GONE,
@@ -26,14 +26,16 @@ void exchange_settle(struct exchange *x)
     if (x->admission != NULL)
         quota_cancel(x->admission);
     x->admission = NULL;
+    uint64_t spent = 0; /* under the current admission */
     if (x->metered) {
         struct meter_charge c = charge(x);
-        x->used = c.tokens;
+        spent = c.tokens;
         if (c.cause >= METER_CLIENT_GONE)
             x->missing_usage = meter_cause_name(c.cause);
     }
+    x->used = x->used_before + spent;
     if (x->grant != NULL)
-        quota_settle(x->sv->quota, x->grant, x->used);
+        quota_settle(x->sv->quota, x->grant, spent);
     x->grant = NULL;
 }
 
@@ -143,7 +145,6 @@ static void put_tokens(struct buf *out, const struct exchange *x)
     const struct llm_usage *u = x->reader != NULL ? llm_reader_usage(x->reader) : NULL;
     if (!x->metered)
         return;
-    put_text(out, "model", x->llm->model);
     buf_printf(out,
                ",\"stream\":%s,\"tokens\":{\"prompt_estimate\":%" PRIu64 ",\"reserved\":%" PRIu64
                ",\"used\":%" PRIu64,
@@ -187,6 +188,7 @@ void exchange_log(struct exchange *x)
     if (shown_status(x) != 0)
         buf_printf(out, ",\"status\":%d", shown_status(x));
     put_target(out, x);
+    put_text(out, "model", exchange_model(x));
     put_text(out, "refusal", x->refusal != NULL ? slice_of(x->refusal) : (struct slice){ NULL, 0 });
     put_text(out, "ended", slice_of(exchange_ended_name(x->ended)));
     buf_printf(out, ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64, x->body_seen, x->relayed);

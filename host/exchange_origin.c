@@ -46,7 +46,7 @@ static void watch(struct exchange *x, uint64_t ms)
 void exchange_origin_await(struct exchange *x)
 {
     bool stalled = stream_queued(x->origin->stream) > 0;
-    if (x->stage != STAGE_ORIGIN)
+    if (x->stage != STAGE_ORIGIN || x->hold != HOLD_NONE)
         return;
     if (!x->upload_done && !stalled)
         timer_stop(&x->timer);
@@ -105,6 +105,7 @@ static void failed(struct exchange *x, const struct failure *f, const char *deta
     log_write(LOG_WARN, x->id, "target %s, %s: %s", x->target->name, x->target->url_text, detail);
     timer_stop(&x->timer);
     exchange_origin_let_go(x, false);
+    exchange_hold_drop(x);
     if (x->gone) {
         exchange_finish(x, ENDED_CLIENT_GONE);
         return;
@@ -125,7 +126,10 @@ static void on_silence(struct timer *t)
     struct exchange *x = CONTAINER(t, struct exchange, timer);
     char detail[96];
     snprintf(detail, sizeof detail, "sent nothing for %" PRIu64 " ms", x->origin_limit_ms);
-    failed(x, &silent, detail);
+    if (x->hold == HOLD_STATUS)
+        exchange_hold_end(x);
+    else
+        failed(x, &silent, detail);
 }
 
 /* --- connecting --- */
@@ -207,6 +211,24 @@ static void forward_interim(struct exchange *x)
     buf_deinit(&out);
 }
 
+void exchange_commit(struct exchange *x)
+{
+    if (x->attempts > 1)
+        x->sv->counters->failovers++;
+    exchange_answer(x);
+}
+
+/* Nothing more is read for now: plugins or Redis are waited for, or the answer is over. */
+static bool waits(const struct exchange *x)
+{
+    return (x->stage == STAGE_RESPONSE && !x->gathering) || x->hold == HOLD_DECIDED;
+}
+
+static int stop_parsing(const struct exchange *x)
+{
+    return x->stage != STAGE_RELAY || x->let_go != LET_GO_NOT;
+}
+
 /* The answer's head. Returns non-zero where parsing has to stop behind it: plugins wait, or it is
  * over. */
 static int on_head(void *arg)
@@ -226,24 +248,33 @@ static int on_head(void *arg)
     x->origin_status = x->res.status;
     if (x->res.status >= 400)
         x->attempt_retry_after = retry_after_ms(&x->res.headers, loop_wall_ms());
-    if (x->attempts > 1)
-        x->sv->counters->failovers++;
     x->origin_keep_ms = reuse_keep_ms(&x->res.headers);
     x->source = SOURCE_ORIGIN;
     headers_remove_hop_by_hop(&x->res.headers);
     exchange_add_via(x, &x->res.headers, x->res.minor);
-    exchange_answer(x);
-    return x->stage == STAGE_RELAY && x->let_go == LET_GO_NOT ? 0 : 1;
+    if (exchange_hold_head(x))
+        return 0;
+    exchange_commit(x);
+    return stop_parsing(x);
+}
+
+void exchange_take(struct exchange *x, struct slice piece)
+{
+    if (x->gathering && !exchange_gather_piece(x, piece))
+        failed(x, &too_large, "an answer above limits.body, which a plugin wants whole");
+    else if (!x->gathering)
+        exchange_relay(x, piece);
 }
 
 static int on_piece(void *arg, struct slice piece)
 {
     struct exchange *x = ((struct upstream_conn *)arg)->arg;
-    if (x->gathering && !exchange_gather_piece(x, piece))
-        failed(x, &too_large, "an answer above limits.body, which a plugin wants whole");
-    else if (!x->gathering)
-        exchange_relay(x, piece);
-    return x->let_go != LET_GO_NOT;
+    if (x->hold == HOLD_NONE) {
+        exchange_take(x, piece);
+        return x->let_go != LET_GO_NOT;
+    }
+    exchange_hold_piece(x, piece);
+    return x->hold == HOLD_STATUS || x->hold == HOLD_PEEK ? 0 : stop_parsing(x);
 }
 
 static void on_message_end(void *arg)
@@ -257,6 +288,7 @@ static void on_message_end(void *arg)
     }
     x->origin_complete = true;
     timer_stop(&x->timer);
+    exchange_hold_end(x);
 }
 
 static void feed(struct exchange *x, const char *bytes, size_t n)
@@ -269,14 +301,13 @@ static void feed(struct exchange *x, const char *bytes, size_t n)
         fault = parser_feed(c->parser, bytes, n, &used);
         bytes += used;
         n -= used;
-    } while (fault == 0 && n > 0 && x->let_go == LET_GO_NOT && !x->origin_complete &&
-             (x->stage != STAGE_RESPONSE || x->gathering));
+    } while (fault == 0 && n > 0 && x->let_go == LET_GO_NOT && !x->origin_complete && !waits(x));
     if (fault != 0 && x->let_go == LET_GO_NOT) {
         char detail[128];
         snprintf(detail, sizeof detail, "malformed answer: %s", parser_fault(c->parser));
         failed(x, &bad_answer, detail);
     }
-    if (x->stage == STAGE_RESPONSE && !x->gathering && x->let_go == LET_GO_NOT) {
+    if (waits(x) && x->let_go == LET_GO_NOT) {
         buf_add(&x->pending, bytes, n);
         stream_pause(c->stream);
         timer_stop(&x->timer);
@@ -295,17 +326,23 @@ static void feed(struct exchange *x, const char *bytes, size_t n)
     }
 }
 
+static bool held(const struct exchange *x)
+{
+    return x->hold == HOLD_STATUS || x->hold == HOLD_PEEK;
+}
+
 static void pace(struct exchange *x)
 {
-    if (x->origin == NULL || (x->stage != STAGE_RELAY && !x->gathering))
+    if (x->origin == NULL || (x->stage != STAGE_RELAY && !x->gathering && !held(x)))
         return;
-    x->origin_paused = !x->gathering && exchange_client_full(x);
+    x->origin_paused = !x->gathering && !held(x) && exchange_client_full(x);
     if (x->origin_paused) {
         stream_pause(x->origin->stream);
         timer_stop(&x->timer); /* the client's write deadline counts now */
     } else {
+        uint64_t ms = x->target->timeouts.idle;
         stream_resume(x->origin->stream);
-        watch(x, x->target->timeouts.idle);
+        watch(x, held(x) ? exchange_hold_limit(x, within(x, ms)) : ms);
     }
 }
 
@@ -317,25 +354,32 @@ static void on_origin_read(void *arg, const char *bytes, size_t n)
     pace(x);
 }
 
-/* The connection ended. Where the parser takes that as the proper end of the answer, it is one. */
+/* The connection has ended, and the parser takes that for the proper end of the answer. */
+static void ended(struct exchange *x)
+{
+    if (x->gathering)
+        exchange_gather_end(x);
+    else
+        exchange_relay_end(x);
+    x->feeding = false;
+    if (waits(x) && x->let_go == LET_GO_NOT)
+        return; /* there is more to relay, once it can go */
+    x->let_go = LET_GO_NOT;
+    exchange_origin_let_go(x, false);
+}
+
 static void over(struct exchange *x, int err)
 {
     char detail[128];
-    if (err == 0 && (x->stage == STAGE_RELAY || x->gathering) && !x->origin_complete) {
+    if (err == 0 && (x->stage == STAGE_RELAY || x->gathering || held(x)) && !x->origin_complete) {
         x->res.keep_alive = false;
         x->feeding = true;
         if (parser_eof(x->origin->parser) == 0 && x->origin_complete) {
-            if (x->gathering)
-                exchange_gather_end(x);
-            else
-                exchange_relay_end(x);
+            ended(x);
+            return;
         }
         x->feeding = false;
         x->let_go = LET_GO_NOT;
-        if (x->origin_complete) {
-            exchange_origin_let_go(x, false);
-            return;
-        }
     }
     if (x->stage < STAGE_RESPONSE && retry(x))
         return;
@@ -346,16 +390,16 @@ static void over(struct exchange *x, int err)
 
 void exchange_origin_resume(struct exchange *x)
 {
-    if (x->origin == NULL)
-        return;
-    if ((x->stage == STAGE_RELAY || x->gathering) && !x->origin_complete) {
-        struct buf held = x->pending;
+    if (x->origin != NULL && (x->stage == STAGE_RELAY || x->gathering)) {
+        struct buf rest = x->pending;
         buf_init(&x->pending);
-        feed(x, held.p != NULL ? held.p : "", held.n);
-        buf_deinit(&held);
+        exchange_hold_deliver(x);
+        if (x->origin != NULL)
+            feed(x, rest.p != NULL ? rest.p : "", rest.n);
+        buf_deinit(&rest);
         exchange_flush(x);
     }
-    if ((x->stage == STAGE_RELAY || x->gathering) && x->origin_failure != 0)
+    if (x->origin != NULL && (x->stage == STAGE_RELAY || x->gathering) && x->origin_failure != 0)
         over(x, x->origin_failure);
     pace(x);
 }
@@ -363,9 +407,8 @@ void exchange_origin_resume(struct exchange *x)
 static void on_origin_end(void *arg, int err)
 {
     struct exchange *x = ((struct upstream_conn *)arg)->arg;
-    if (x->stage == STAGE_RESPONSE && !x->gathering)
-        x->origin_failure =
-            err != 0 ? err : UV_EOF; /* plugins wait; looked at when they are done */
+    if (waits(x))
+        x->origin_failure = err != 0 ? err : UV_EOF; /* looked at when it goes on */
     else
         over(x, err);
 }

@@ -40,6 +40,13 @@ static struct slice target_of(struct exchange *x)
                         x->req.query.p != NULL ? x->req.query.p : "");
 }
 
+/* Whether the target's model takes the place of the one that the client names. */
+static bool renames(const struct exchange *x)
+{
+    return x->model != NULL && x->model->end > 0 && x->target->model_json.p != NULL &&
+           !slice_eq(x->model->name, slice_of(x->target->model));
+}
+
 void exchange_request_prepare(struct exchange *x)
 {
     const struct target *t = x->target;
@@ -65,7 +72,21 @@ void exchange_request_prepare(struct exchange *x)
         x->up.framing =
             x->req.framing == FRAMING_NONE && x->body.n == 0 ? FRAMING_NONE : FRAMING_LENGTH;
         x->up.length = x->body.n;
+        if (renames(x))
+            x->up.length += x->target->model_json.n - (x->model->end - x->model->start);
     }
+}
+
+/* The whole body in three parts: every byte is as it came, but those of the model. */
+static void put_body(const struct exchange *x, struct slice v[3])
+{
+    struct slice body = buf_slice(&x->body);
+    v[0] = body;
+    if (!renames(x))
+        return;
+    v[0].n = x->model->start;
+    v[1] = x->target->model_json;
+    v[2] = (struct slice){ body.p + x->model->end, body.n - x->model->end };
 }
 
 void exchange_request_send(struct exchange *x)
@@ -75,12 +96,13 @@ void exchange_request_send(struct exchange *x)
     buf_init(&head);
     message_write_request(&head, &x->up, target_of(x), false);
     x->head_sent_up = true;
-    x->reached_origin = true;
+    x->reached_origin = x->unpriced = true;
     if (x->up.framing == FRAMING_NONE)
         x->upload_done = true;
     if (x->body_done && x->up.framing == FRAMING_LENGTH) { /* in one write */
-        struct slice v[2] = { buf_slice(&head), buf_slice(&x->body) };
-        stream_writev(c->stream, v, 2);
+        struct slice v[4] = { buf_slice(&head) };
+        put_body(x, v + 1);
+        stream_writev(c->stream, v, 4);
         x->upload_done = true;
     } else {
         stream_write(c->stream, buf_slice(&head));

@@ -1,6 +1,8 @@
 /* See exchange.h: which of the route's targets a request goes to. Each is considered once for a
  * request: in turn by balance, passed over while it is out or down, and then by any plugin that
  * says so. */
+#include <stdlib.h>
+
 #include "exchange.h"
 #include "zone.h"
 
@@ -69,15 +71,10 @@ static void answer_none(struct exchange *x)
     exchange_error(x, 503, "no_target_available", "No target of this route is available.");
 }
 
-void exchange_target_start(struct exchange *x)
+/* The set is known. */
+static void start(struct exchange *x)
 {
     const struct route *r = x->route;
-    x->targets = r->targets;
-    if (x->targets == NULL) {
-        exchange_error(x, 500, "no_target",
-                       "No plugin answered this request and the route has no target.");
-        return;
-    }
     uint64_t now = loop_now(x->sv->loop);
     x->attempts_until = now + r->retry.timeout_ms;
     if (x->targets->n > 1 && r->retry.attempts > 1) {
@@ -89,4 +86,80 @@ void exchange_target_start(struct exchange *x)
     case PICK_NONE: answer_none(x); break;
     default: break;
     }
+}
+
+/* --- by model --- */
+
+static int compare(const void *name, const void *set)
+{
+    const struct slice *a = name, *b = &((const struct target_set *)set)->alias;
+    int order = memcmp(a->p, b->p, a->n < b->n ? a->n : b->n);
+    return order != 0 ? order : (a->n > b->n) - (a->n < b->n);
+}
+
+static void choose(struct exchange *x)
+{
+    const struct route *r = x->route;
+    struct slice name = x->model != NULL ? x->model->name : (struct slice){ NULL, 0 };
+    if (name.p != NULL && r->nmodels > 0)
+        x->targets = bsearch(&name, r->models, r->nmodels, sizeof *r->models, compare);
+    if (x->targets == NULL)
+        x->targets = r->targets;
+    if (x->targets != NULL)
+        start(x);
+    else if (name.p != NULL)
+        exchange_error(
+            x, 404, "model_not_found",
+            arena_printf(&x->arena, "The model '%.*s' does not exist.", (int)name.n, name.p).p);
+    else
+        exchange_error(x, 400, "missing_required_parameter", "The request names no model.");
+}
+
+/* The whole body is there. */
+static void on_body(void *arg)
+{
+    struct exchange *x = arg;
+    struct llm_fault fault;
+    x->model = arena_alloc(&x->arena, sizeof *x->model);
+    if (llm_find_model(buf_slice(&x->body), x->model, &fault) == LLM_OK) {
+        choose(x);
+        return;
+    }
+    x->model = NULL;
+    exchange_error(x, 400, fault.code, arena_dup(&x->arena, slice_of(fault.message)).p);
+}
+
+static void read_model(struct exchange *x)
+{
+    struct slice coding = headers_get_id(&x->req.headers, HEADER_CONTENT_ENCODING);
+    if (x->req.framing == FRAMING_NONE && x->body.n == 0)
+        choose(x);
+    else if (coding.p != NULL && !slice_ieq(coding, SLICE("identity")))
+        exchange_error(x, 415, "unsupported_content_encoding",
+                       "A request body on this route must not be content-encoded: its model could "
+                       "not be read.");
+    else if (exchange_want_whole(x, on_body, x))
+        on_body(x);
+}
+
+struct slice exchange_model(const struct exchange *x)
+{
+    if (x->model != NULL)
+        return x->model->name;
+    return x->metered ? x->llm->model : (struct slice){ NULL, 0 };
+}
+
+void exchange_target_start(struct exchange *x)
+{
+    const struct route *r = x->route;
+    if (r->reads_model) {
+        read_model(x);
+        return;
+    }
+    x->targets = r->targets;
+    if (x->targets != NULL)
+        start(x);
+    else
+        exchange_error(x, 500, "no_target",
+                       "No plugin answered this request and the route has no target.");
 }

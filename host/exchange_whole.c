@@ -106,7 +106,7 @@ bool exchange_read_on(struct exchange *x)
 {
     bool owed = x->origin != NULL && x->upload_done &&
                 (x->stage == STAGE_ORIGIN || x->source == SOURCE_ORIGIN);
-    if (x->read_on_ms == 0 || !owed)
+    if (x->read_on_ms == 0 || !owed || x->hold == HOLD_DECIDED)
         return false;
     x->gone = true;
     x->read_on_timer.cb = on_read_on_limit;

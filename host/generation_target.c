@@ -171,6 +171,8 @@ int generation_read_targets(struct generation *g, struct route *r, bool check_on
     struct target_set *other = arena_zalloc(&g->arena, sizeof *other);
     err |= read_set(g, r, other, check_only, faults);
     r->targets = other->n > 0 ? other : NULL;
+    for (uint32_t i = 0; i < other->n && r->api != LLM_NONE; i++)
+        r->reads_model = r->reads_model || other->v[i].model != NULL;
     uint32_t n = generation_enter(g, "models");
     r->models = arena_zalloc(&g->arena, (n + 1) * sizeof *r->models);
     for (; r->nmodels < n; r->nmodels++) {
@@ -180,6 +182,7 @@ int generation_read_targets(struct generation *g, struct route *r, bool check_on
         err |= read_set(g, r, set, check_only, faults);
         lua_pop(g->L, 1);
     }
+    r->reads_model = r->reads_model || n > 0;
     generation_leave(g);
     return err;
 }

@@ -98,6 +98,19 @@ enum llm_inspected llm_inspect(enum llm_api api, struct slice body,
  * it is. */
 bool llm_rewrite(struct slice body, const struct llm_request *r, struct buf *out);
 
+/* The model that a body names. Must not be moved or copied. */
+struct llm_model {
+    struct slice name; /* decoded; p == NULL where absent or null */
+    size_t start, end; /* the value in the body with its quotes; 0 where absent */
+    bool seen;
+    char text[LLM_MODEL];
+};
+
+/* Reads no more of a whole body than its model, but that to the end. LLM_OK, or LLM_FAULT and
+ * *fault: no JSON object, `model` twice, no string, or longer than LLM_MODEL. */
+enum llm_inspected llm_find_model(struct slice body, struct llm_model *out,
+                                  struct llm_fault *fault);
+
 /* Answers */
 
 /* How an answer's body can be read. */

@@ -60,6 +60,7 @@ struct route {
     struct target_set *targets; /* of requests that none of `models` takes; NULL: there is none */
     struct target_set *models;  /* by the model that a request names, sorted by it */
     uint32_t nmodels;
+    bool reads_model; /* the body's model is read: it chooses the targets, or is replaced */
     enum balance_kind balance;
     struct retry_policy retry;
     struct retry_budget *budget; /* of this worker */

@@ -27,12 +27,13 @@ end
 local checks = {
   ["ctx.id"] = { value = function(v, seen) assert.equal(seen.res.headers["x-request-id"], v) end },
   ["ctx.route.name"] = { value = "r", set = "ctx.route.name = 'x'" },
-  ["ctx.route.api"] = { value = "openai-chat", set = "ctx.route.api = 'none'" },
+  ["ctx.route.api"] = { value = "none", set = "ctx.route.api = 'openai-chat'" },
   ["ctx.client.address"] = { value = "127.0.0.1" },
   ["ctx.client.peer"] = { value = "127.0.0.1" },
   ["ctx.client.port"] = { value = function(v, seen) assert.equal(seen.client_port, v) end },
   ["ctx.client.certificate"] = { value = nil },
   ["ctx.started"] = { value = function(v) assert.is_true(math.abs(v - os.time()) < 60) end },
+  ["ctx.model"] = { value = nil }, -- models_spec.lua
   ["ctx.target.name"] = { value = "prov:mod" },
   ["ctx.target.url"] = { value = function(v, seen) assert.equal(seen.origin.url, v) end },
   ["ctx.target.provider"] = { value = "prov" },
@@ -97,7 +98,7 @@ local on, up, down = rig.shared(function()
     conn:respond { status = 201, headers = { { "X-Origin", "c" }, { "x-origin", "d" } }, body = "answer" }
   end)
   return { plugins = { note = plugin }, origin = origin, routes = {
-    { name = "r", path = "/v1/*", api = "openai-chat", plugins = { note = {} },
+    { name = "r", path = "/v1/*", plugins = { note = {} },
       targets = { { url = origin.url, provider = "prov", model = "mod" } } },
   } }
 end)

@@ -36,7 +36,7 @@ function M.origin(name, answer)
 end
 
 --- A port that nobody listens on.
-function M.dead() return { url = "http://127.0.0.1:" .. support.free_port() } end
+function M.dead() return { url = "http://127.0.0.1:" .. support.dead_port() } end
 
 --- A target of an origin (or of a table with a url), named by its provider.
 function M.target(provider, origin, more)
