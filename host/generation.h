@@ -21,6 +21,10 @@ struct listen_address {
     int port;
     const struct tls_config *tls_config; /* NULL: none */
     struct tls_context *tls;             /* likewise; a reference */
+    const char *path;                    /* of a Unix socket; NULL: host and port */
+    unsigned mode;                       /* of its file */
+    bool proxied;           /* connections begin with a header of the PROXY protocol, */
+    struct trusted proxies; /* which only these may send */
 };
 
 /* What the configuration says besides routes. Text is owned by the generation. */

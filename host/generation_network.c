@@ -1,4 +1,5 @@
-/* See generation_read.h: whom names are asked of, and which proxies are believed. */
+/* See generation_read.h: addresses beyond host and port, whom names are
+ * asked of, and which proxies are believed. */
 #include "generation_read.h"
 
 #include <string.h>
@@ -30,6 +31,32 @@ static void read_forwarded(struct generation *g, struct settings *s)
     read_trusted(g, "trusted_proxies", &s->forwarded.trusted);
 }
 
+/* What stands beside an address that is listened on, on top of the stack. */
+static void read_place(struct generation *g, struct listen_address *a)
+{
+    a->path = generation_get_text(g, "path");
+    a->mode = (unsigned)generation_get_number(g, "mode");
+    lua_getfield(g->L, -1, "proxy_protocol");
+    a->proxied = !lua_isnil(g->L, -1);
+    bool own_list = lua_istable(g->L, -1);
+    lua_pop(g->L, 1);
+    if (own_list)
+        read_trusted(g, "proxy_protocol", &a->proxies);
+    else
+        a->proxies = g->settings.forwarded.trusted;
+}
+
+static void read_places(struct generation *g, struct settings *s)
+{
+    generation_enter(g, "listen");
+    for (uint32_t i = 0; i < s->nlisten; i++) {
+        lua_rawgeti(g->L, -1, (int)i + 1);
+        read_place(g, &s->listen[i]);
+        lua_pop(g->L, 1);
+    }
+    generation_leave(g);
+}
+
 static void read_resolver(struct generation *g, struct settings *s)
 {
     generation_enter(g, "resolver");
@@ -48,4 +75,5 @@ void generation_read_network(struct generation *g)
 {
     read_resolver(g, &g->settings);
     read_forwarded(g, &g->settings);
+    read_places(g, &g->settings);
 }

@@ -43,8 +43,13 @@ static void note_addresses(struct snapshot *s, const struct settings *set)
 {
     struct buf all;
     buf_init(&all);
-    for (uint32_t i = 0; i < set->nlisten; i++)
-        buf_printf(&all, "%s %d\n", set->listen[i].host, set->listen[i].port);
+    for (uint32_t i = 0; i < set->nlisten; i++) {
+        const struct listen_address *a = &set->listen[i];
+        if (a->path != NULL)
+            buf_printf(&all, "unix %o %s\n", a->mode, a->path);
+        else
+            buf_printf(&all, "%s %d\n", a->host, a->port);
+    }
     snapshot_set_note(s, "listen", buf_slice(&all));
     buf_deinit(&all);
     if (set->has_admin)

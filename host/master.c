@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -86,9 +85,7 @@ void master_end(struct master *m, int code)
     m->code = code != 0 ? code : m->code;
     m->ending = true;
     notify("STOPPING=1");
-    for (unsigned i = 0; i < m->naddresses * m->places; i++)
-        shutdown(m->sockets[i],
-                 SHUT_RDWR); /* for the workers too: from now on connections are refused */
+    master_sockets_shut(m);
     master_watch_stop(m);
     master_reload_stop(m);
     master_workers_drain(m);
@@ -240,6 +237,7 @@ static void give_up(struct master *m)
     if (m->redisd != NULL)
         redisd_end(m->redisd);
     master_admin_stop(m);
+    master_sockets_shut(m);
     take_away_pid(m);
     _exit(1); /* the sockets end with us */
 }

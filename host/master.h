@@ -204,6 +204,8 @@ void master_watch_stop(struct master *m);
 
 /* master_socket.c: all sockets of the plan. 0, or -1 (logged). */
 int master_sockets_open(struct master *m);
+/* From now on connections are refused, by the workers too, and Unix sockets' files are gone. */
+void master_sockets_shut(struct master *m);
 
 /* master_tickets.c: also after each change of the plan. */
 void master_tickets_start(struct master *m);

@@ -1,8 +1,9 @@
 /* See master.h: the sockets. For each address one with SO_REUSEPORT a place, so that the kernel
  * spreads connections; all are opened here and stay open as long as the master lives, since closing
  * one would reset what is queued on it. SO_REUSEPORT would let a second gateway share the port
- * without a word, so the address is bound without it first. */
+ * without a word, so the address is bound without it first. A Unix socket is one for all places. */
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -11,12 +12,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "local.h"
 #include "log.h"
 #include "master.h"
 #include "mem.h"
 #include "stream.h"
 
-enum { BACKLOG = 1024 };
+enum { BACKLOG = 1024, LINE_SIZE = 192 };
 
 static int bound(const struct address *a, bool share)
 {
@@ -68,25 +70,83 @@ static int open_all(const char *host, int port, int *fds, unsigned n)
     return port;
 }
 
+static int open_address(const char *line, int *fds, unsigned n)
+{
+    char host[64];
+    int port;
+    if (sscanf(line, "%63s %d", host, &port) != 2)
+        return UV_EINVAL;
+    bool v6 = strchr(host, ':') != NULL;
+    int got = open_all(host, port, fds, n);
+    if (got < 0) {
+        log_error("cannot listen on %s%s%s:%d: %s", v6 ? "[" : "", host, v6 ? "]" : "", port,
+                  uv_strerror(got));
+        return got;
+    }
+    log_info("listening on %s%s%s:%d", v6 ? "[" : "", host, v6 ? "]" : "", got);
+    return 0;
+}
+
+static int open_unix(const char *path, unsigned mode, int *fds, unsigned n)
+{
+    int err = 0;
+    fds[0] = local_listen(path, mode, BACKLOG);
+    for (unsigned i = 1; i < n && fds[0] >= 0 && err == 0; i++) {
+        fds[i] = fcntl(fds[0], F_DUPFD_CLOEXEC, 0);
+        err = fds[i] < 0 ? -errno : 0;
+    }
+    err = fds[0] < 0 ? fds[0] : err;
+    if (err != 0)
+        log_error("cannot listen on unix:%s: %s", path, uv_strerror(err));
+    else
+        log_info("listening on unix:%s", path);
+    return err;
+}
+
+/* The next of the plan's addresses, one a line: "HOST PORT" or "unix MODE PATH". Its path, or "";
+ * false at the end. */
+static bool next_line(const char **at, char line[LINE_SIZE], const char **path, unsigned *mode)
+{
+    const char *end = strchr(*at, '\n');
+    int used = 0;
+    if (end == NULL)
+        return false;
+    snprintf(line, LINE_SIZE, "%.*s", (int)(end - *at), *at);
+    *at = end + 1;
+    *path = "";
+    if (sscanf(line, "unix %o %n", mode, &used) == 1 && used > 0)
+        *path = line + used;
+    return true;
+}
+
 int master_sockets_open(struct master *m)
 {
-    const char *text = plan_text(m->plan, "listen"), *at = text;
-    char host[64];
-    int port, used;
-    for (; *at != '\0'; at++)
+    const char *text = plan_text(m->plan, "listen"), *path;
+    char line[LINE_SIZE];
+    unsigned mode;
+    for (const char *at = text; *at != '\0'; at++)
         m->naddresses += *at == '\n';
-    m->sockets = mem_zalloc((m->naddresses * m->places + 1) * sizeof *m->sockets);
-    at = text;
-    for (unsigned i = 0; i < m->naddresses && sscanf(at, "%63s %d\n%n", host, &port, &used) == 2;
-         i++, at += used) {
-        bool v6 = strchr(host, ':') != NULL;
-        int got = open_all(host, port, m->sockets + i * m->places, m->places);
-        if (got < 0) {
-            log_error("cannot listen on %s%s%s:%d: %s", v6 ? "[" : "", host, v6 ? "]" : "", port,
-                      uv_strerror(got));
+    m->sockets = mem_alloc((m->naddresses * m->places + 1) * sizeof *m->sockets);
+    for (unsigned i = 0; i < m->naddresses * m->places; i++)
+        m->sockets[i] = -1;
+    for (unsigned i = 0; next_line(&text, line, &path, &mode); i++) {
+        int *fds = m->sockets + i * m->places;
+        if ((path[0] != '\0' ? open_unix(path, mode, fds, m->places)
+                             : open_address(line, fds, m->places)) != 0)
             return -1;
-        }
-        log_info("listening on %s%s%s:%d", v6 ? "[" : "", host, v6 ? "]" : "", got);
     }
     return 0;
+}
+
+void master_sockets_shut(struct master *m)
+{
+    const char *text = m->plan != NULL ? plan_text(m->plan, "listen") : "", *path;
+    char line[LINE_SIZE];
+    unsigned mode;
+    for (unsigned i = 0; i < m->naddresses * m->places; i++)
+        shutdown(m->sockets[i], SHUT_RDWR); /* for the workers too */
+    for (unsigned i = 0; next_line(&text, line, &path, &mode); i++) {
+        if (path[0] != '\0' && i < m->naddresses && m->sockets[i * m->places] >= 0)
+            local_unlink(path);
+    }
 }

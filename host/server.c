@@ -13,10 +13,17 @@
 
 enum { BACKLOG = 1024 };
 
+union socket {
+    uv_handle_t any;
+    uv_stream_t stream;
+    uv_tcp_t tcp;
+    uv_pipe_t pipe;
+};
+
 struct listener {
-    uv_tcp_t *handle; /* NULL while closed */
-    int fd;           /* where it was given; borrowed */
-    unsigned address; /* in settings.listen */
+    union socket *handle; /* NULL while closed */
+    int fd;               /* where it was given; borrowed */
+    unsigned address;     /* in settings.listen */
     struct listener *next;
     struct server *server;
     struct conn_owner owner;
@@ -115,7 +122,7 @@ static void accept_one(struct listener *ln)
     struct server *s = ln->server;
     int err = 0;
     ln->waiting = false;
-    struct stream *stream = stream_accept(s->sv->loop, (uv_stream_t *)ln->handle, &err);
+    struct stream *stream = stream_accept(s->sv->loop, &ln->handle->stream, &err);
     if (stream != NULL) {
         s->sv->counters->accepted++;
         begin(ln, stream);
@@ -133,7 +140,7 @@ static void on_listener_closed(uv_handle_t *h)
 static void close_handle(struct listener *ln)
 {
     if (ln->handle != NULL)
-        uv_close((uv_handle_t *)ln->handle, on_listener_closed);
+        uv_close(&ln->handle->any, on_listener_closed);
     ln->handle = NULL;
     ln->waiting = false;
 }
@@ -187,11 +194,17 @@ static void on_conn_closed(void *self, struct conn *c)
     accept_waiting(s);
 }
 
-static void open_handle(struct listener *ln)
+static int open_handle(struct listener *ln, int fd)
 {
+    uv_loop_t *uv = &ln->server->sv->loop->uv;
+    bool local = uv_guess_handle(fd) == UV_NAMED_PIPE;
     ln->handle = mem_zalloc(sizeof *ln->handle);
-    uv_tcp_init(&ln->server->sv->loop->uv, ln->handle);
-    ln->handle->data = ln;
+    if (local)
+        uv_pipe_init(uv, &ln->handle->pipe, 0);
+    else
+        uv_tcp_init(uv, &ln->handle->tcp);
+    ln->handle->any.data = ln;
+    return local ? uv_pipe_open(&ln->handle->pipe, fd) : uv_tcp_open(&ln->handle->tcp, fd);
 }
 
 struct listener *server_listener(struct server *s, int fd, unsigned address, uint32_t limit)
@@ -214,12 +227,11 @@ int server_accept_start(struct listener *ln)
     int fd = fcntl(ln->fd, F_DUPFD_CLOEXEC, 0); /* libuv closes what it is given */
     if (fd < 0)
         return -errno;
-    open_handle(ln);
-    int err = uv_tcp_open(ln->handle, fd);
+    int err = open_handle(ln, fd);
     if (err != 0)
         close(fd);
     else
-        err = uv_listen((uv_stream_t *)ln->handle, BACKLOG, on_connection);
+        err = uv_listen(&ln->handle->stream, BACKLOG, on_connection);
     if (err != 0)
         close_handle(ln);
     return err;

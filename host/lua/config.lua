@@ -72,7 +72,11 @@ end
 local function check_addresses(config)
   local faults, seen = {}, {}
   local function look(address, path)
-    local key = address.host .. " " .. address.port
+    local key = address.path or address.host .. " " .. address.port
+    if address.proxy_protocol == true and #config.trusted_proxies == 0 then
+      faults[#faults + 1] = { path = path .. ".proxy_protocol",
+        message = "needs trusted_proxies, or in the place of true a list of who may send it" }
+    end
     if address.port ~= 0 and seen[key] then
       faults[#faults + 1] = { path = path, message = "is the same address as " .. seen[key] }
     end

@@ -1,8 +1,10 @@
 -- Where the gateway listens, and by which certificates: the keys of `listen` and `admin`, and the shape the host reads.
 --
--- An address is written "host:port", or { "host:port", tls = { … } } where there is more to say. Files of certificates and
--- keys are read and checked by the host.
+-- An address is written "host:port" or "unix:/path", or { "host:port", tls = { … } } where there is more to say. An IPv6
+-- address takes IPv6 alone, "[::]" too: write both where both are wanted. Files of certificates and keys are read and checked
+-- by the host.
 
+local network = require "tollgate.config_network"
 local values = require "tollgate.config_values"
 local text = require "tollgate.schema_text"
 
@@ -13,12 +15,19 @@ local function is_address(value)
   if not ok then return message end
 end
 
+local function is_place(value)
+  local ok, message = values.listen_address(value)
+  if not ok then return message end
+end
+
 local function is_server_name(value)
   local name, message = values.server_name(value)
   if not name then return message end
 end
 
-local address = { type = "string", min = 1, check = is_address, doc = '"host:port"; port 0: any free one' }
+local DOC = '"host:port", or "unix:/path"; port 0: any free one'
+local DOC_ADMIN = '"host:port"; port 0: any free one'
+local SOCKET_MODE = "0660"
 
 local CERTIFICATE = { type = "path", doc = "file of the certificate and what leads to its issuer, PEM" }
 local KEY = { type = "path", doc = "file of its private key, PEM, not encrypted" }
@@ -66,16 +75,39 @@ local tls = {
   },
 }
 
+local function check_place(place, path)
+  local unix = values.listen_address(place.address).path ~= nil
+  local faults = {}
+  if place.mode and not unix then
+    faults[1] = { path = text.join(path, "mode"), message = "is for Unix sockets" }
+  end
+  return faults
+end
+
+local place = { type = "string", min = 1, check = is_place, doc = DOC }
+
+local place_entry = { type = "table", first = "address", check = check_place, fields = {
+  address = { type = "string", required = true, min = 1, check = is_place, doc = DOC },
+  mode = { type = "string", pattern = "^0?[0-7][0-7][0-7]$", hint = 'must be an octal mode such as "0660"',
+    doc = "who may connect to a Unix socket; default: " .. SOCKET_MODE },
+  proxy_protocol = { alternatives = {
+    { type = "boolean", doc = "true: required, from trusted_proxies" }, network.proxies "required, from these",
+  }, doc = "the header of the PROXY protocol, version 1 or 2, before everything else" },
+  tls = tls,
+} }
+
+local address = { type = "string", min = 1, check = is_address, doc = DOC_ADMIN }
+
 local entry = { type = "table", first = "address", fields = {
-  address = { type = "string", required = true, min = 1, check = is_address, doc = '"host:port"; port 0: any free one' },
+  address = { type = "string", required = true, min = 1, check = is_address, doc = DOC_ADMIN },
   tls = tls,
 } }
 
 --- The field `listen`: an address, one with more to say, or a list of either.
 M.listen = {
-  alternatives = { address, entry, { type = "list", of = { alternatives = { address, entry } }, min = 1 } },
+  alternatives = { place, place_entry, { type = "list", of = { alternatives = { place, place_entry } }, min = 1 } },
   default = "127.0.0.1:8080",
-  doc = '"host:port", { "host:port", tls = { … } }, or a list of either; port 0: any free one',
+  doc = '"host:port", "unix:/path", { "host:port", tls = { … } }, or a list of these; port 0: any free one',
 }
 
 --- The field `admin`: likewise, or false.
@@ -98,10 +130,14 @@ end
 --- One address as the host reads it.
 -- @param written a string, or a table { address, … }
 -- @tparam string path
--- @treturn table { host, port, tls }; `tls` has the `path` of each thing that the host still has to check
+-- @treturn table { host, port } or { path, mode }, with tls and proxy_protocol; `tls` has the `path` of each thing that the
+-- host still has to check
 function M.normalise(written, path)
-  if type(written) == "string" then return values.address(written) end
-  local out, given = values.address(written.address), written.tls
+  if type(written) == "string" then written = { address = written } end
+  local out = values.listen_address(written.address)
+  if out.path then out.mode = tonumber(written.mode or SOCKET_MODE, 8) end
+  local given = written.tls
+  out.proxy_protocol = written.proxy_protocol or nil
   if given then
     local at = text.join(path, "tls")
     out.tls = {

@@ -59,6 +59,18 @@ function M.address(text)
   return { host = host, port = port }
 end
 
+--- An address to listen on: as `address`, or "unix:/path".
+-- @tparam string text
+-- @treturn table|nil { host, port } or { path }
+-- @treturn string|nil what is wrong
+function M.listen_address(text)
+  local path = text:match("^unix:(.*)$")
+  if not path then return M.address(text) end
+  local ok, err = M.target_url(text)
+  if not ok then return nil, err end
+  return { path = path }
+end
+
 --- The URL of a target: http://host[:port][/path] or unix:/path.
 -- @tparam string text
 -- @treturn boolean|nil true
