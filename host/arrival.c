@@ -8,19 +8,22 @@
 #include "container.h"
 #include "log.h"
 #include "mem.h"
+#include "proxy_protocol.h"
 
-enum { LINGER_MS = 2000 };
+enum { LINGER_MS = 2000, WARN_MS = 1000 };
 
 struct arrival {
     struct arrival *next, **link;
     struct arrivals *list;
     struct stream *stream;
-    struct tls_context *tls; /* a reference */
+    struct tls_context *tls; /* a reference; NULL: none */
     const struct arrival_events *events;
     void *arg;
-    struct timer deadline; /* of the first byte */
+    struct timer deadline; /* of the header, and of the first byte behind it */
     uint64_t until;
-    bool begun; /* its first byte has come */
+    bool begun;        /* its first byte has come */
+    bool proxied;      /* the header is awaited */
+    struct buf header; /* as much of it as has come */
 };
 
 static void arrival_free(struct arrival *a)
@@ -30,7 +33,9 @@ static void arrival_free(struct arrival *a)
         a->next->link = a->link;
     a->list->n--;
     timer_deinit(a->list->loop, &a->deadline);
-    tls_context_unref(a->tls);
+    if (a->tls != NULL)
+        tls_context_unref(a->tls);
+    buf_deinit(&a->header);
     mem_free(a);
 }
 
@@ -41,6 +46,18 @@ static void gone(struct arrival *a)
     void *arg = a->arg;
     arrival_free(a);
     cb(arg);
+}
+
+static void ready(struct arrival *a, struct tls_peer *peer, struct slice early)
+{
+    struct stream *s = a->stream;
+    void (*cb)(void *, struct stream *, struct tls_peer *, struct slice) = a->events->on_ready;
+    void *arg = a->arg;
+    struct buf header = a->header; /* early may be in it */
+    buf_init(&a->header);
+    arrival_free(a);
+    cb(arg, s, peer, early);
+    buf_deinit(&header);
 }
 
 /* --- why it failed --- */
@@ -89,12 +106,8 @@ static void on_secure(void *arg, int err)
         return;
     }
     struct tls_peer *peer = tls_peer_new(tls_ssl(stream_tls(a->stream)));
-    struct stream *s = a->stream;
-    void (*cb)(void *, struct stream *, struct tls_peer *) = a->events->on_ready;
-    void *on = a->arg;
     count(a->list->counters, peer);
-    arrival_free(a);
-    cb(on, s, peer);
+    ready(a, peer, (struct slice){ "", 0 });
 }
 
 /* --- the first byte --- */
@@ -120,14 +133,11 @@ static void answer_plain(struct arrival *a, bool head)
     gone(a);
 }
 
-static void on_read(void *arg, const char *bytes, size_t n)
+static void on_first(struct arrival *a, struct slice came)
 {
-    struct arrival *a = arg;
     uint64_t now = loop_now(a->list->loop);
-    struct slice came = { bytes, n };
     timer_stop(&a->deadline);
-    a->begun = true;
-    if (is_letter(bytes[0])) {
+    if (is_letter(came.p[0])) {
         answer_plain(a, slice_starts(came, SLICE("HEAD ")));
         return;
     }
@@ -135,11 +145,73 @@ static void on_read(void *arg, const char *bytes, size_t n)
     stream_secure(a->stream, &how, a->until > now ? a->until - now : 1, on_secure, a);
 }
 
+/* --- the header of the PROXY protocol --- */
+
+void arrival_refused(struct arrivals *list, const struct stream *s, const char *why)
+{
+    uint64_t now = loop_now(list->loop);
+    list->counters->proxy_refused++;
+    if (list->warned != 0 && now - list->warned < WARN_MS)
+        return;
+    list->warned = now;
+    log_warn("client %s: PROXY protocol: %s; closed", stream_peer(s), why);
+}
+
+static void refuse(struct arrival *a, const char *why)
+{
+    arrival_refused(a->list, a->stream, why);
+    stream_close(a->stream);
+    gone(a);
+}
+
+static void on_header(struct arrival *a, const struct proxy_header *h, size_t used)
+{
+    char text[IP_TEXT];
+    struct slice rest = { a->header.p + used, a->header.n - used };
+    a->proxied = false;
+    if (h->source.size != 0)
+        stream_set_peer(a->stream, ip_text(&h->source, text), h->source_port);
+    if (a->tls == NULL)
+        ready(a, NULL, rest);
+    else if (rest.n > 0)
+        on_first(a, rest);
+}
+
+static void on_proxied(struct arrival *a, struct slice came)
+{
+    struct proxy_header h;
+    const char *why = NULL;
+    size_t used;
+    buf_add_slice(&a->header, came);
+    switch (proxy_protocol_parse(buf_slice(&a->header), &h, &used, &why)) {
+    case PROXY_MORE: break;
+    case PROXY_DONE: on_header(a, &h, used); break;
+    case PROXY_BAD: refuse(a, why); break;
+    }
+}
+
+/* --- the stream --- */
+
+static void on_read(void *arg, const char *bytes, size_t n)
+{
+    struct arrival *a = arg;
+    struct slice came = { bytes, n };
+    a->begun = true;
+    if (a->proxied)
+        on_proxied(a, came);
+    else
+        on_first(a, came);
+}
+
 /* Without a byte: somebody looked whether the port is open. */
 static void on_end(void *arg, int err)
 {
     struct arrival *a = arg;
     (void)err;
+    if (a->proxied && a->begun) {
+        refuse(a, "the connection ended within the header");
+        return;
+    }
     stream_close(a->stream);
     gone(a);
 }
@@ -147,7 +219,10 @@ static void on_end(void *arg, int err)
 static void on_deadline(struct timer *t)
 {
     struct arrival *a = CONTAINER(t, struct arrival, deadline);
-    fail(a, UV_ETIMEDOUT);
+    if (a->proxied)
+        refuse(a, "the header did not come in time");
+    else
+        fail(a, UV_ETIMEDOUT);
 }
 
 void arrivals_init(struct arrivals *list, struct loop *l, struct counters *counters)
@@ -155,8 +230,8 @@ void arrivals_init(struct arrivals *list, struct loop *l, struct counters *count
     *list = (struct arrivals){ .loop = l, .counters = counters };
 }
 
-void arrival_start(struct arrivals *list, struct stream *s, struct tls_context *tls,
-                   uint64_t timeout_ms, const struct arrival_events *events, void *arg)
+void arrival_start(struct arrivals *list, struct stream *s, const struct arrival_how *how,
+                   const struct arrival_events *events, void *arg)
 {
     static const struct stream_events stream_events = { on_read, on_end, NULL };
     struct arrival *a = mem_zalloc(sizeof *a);
@@ -168,12 +243,14 @@ void arrival_start(struct arrivals *list, struct stream *s, struct tls_context *
     list->first = a;
     list->n++;
     a->stream = s;
-    a->tls = tls_context_ref(tls);
+    a->tls = how->tls != NULL ? tls_context_ref(how->tls) : NULL;
+    a->proxied = how->proxied;
+    buf_init(&a->header);
     a->events = events;
     a->arg = arg;
-    a->until = loop_now(list->loop) + timeout_ms;
+    a->until = loop_now(list->loop) + how->timeout_ms;
     a->deadline.cb = on_deadline;
-    timer_set(list->loop, &a->deadline, timeout_ms);
+    timer_set(list->loop, &a->deadline, how->timeout_ms);
     stream_start(s, &stream_events, a);
 }
 

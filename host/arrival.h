@@ -1,6 +1,7 @@
-/* What comes on a client's connection before its first request: the TLS handshake, under one
- * deadline from the moment it was accepted. Whoever speaks plain HTTP to a port of TLS is told so.
- */
+/* What comes on a client's connection before its first request: the header of the PROXY protocol,
+ * then the TLS handshake, under one deadline from the moment it was accepted. Whoever speaks plain
+ * HTTP to a port of TLS is told so; whoever does not send the header where it has to be, or may not
+ * send it, is closed. */
 #ifndef TOLLGATE_ARRIVAL_H
 #define TOLLGATE_ARRIVAL_H
 
@@ -16,21 +17,30 @@ struct arrivals {
     uint32_t n;
     struct loop *loop;
     struct counters *counters;
+    uint64_t warned; /* when somebody was closed for the PROXY protocol, as the log last said */
 };
 
 struct arrival_events {
-    /* Ready for its first request. The stream, and the reference to what is known of the peer, are
-     * the callee's. */
-    void (*on_ready)(void *arg, struct stream *s, struct tls_peer *peer);
+    /* Ready for its first request. The stream, and the reference to what is known of the peer
+     * (NULL: no TLS), are the callee's; `early` has been read already, and is borrowed. */
+    void (*on_ready)(void *arg, struct stream *s, struct tls_peer *peer, struct slice early);
     /* It ended before; nothing is left of it. */
     void (*on_gone)(void *arg);
 };
 
 void arrivals_init(struct arrivals *list, struct loop *l, struct counters *counters);
-/* Takes the stream; refers to the context. One of the events comes, once, and not before this has
- * returned. */
-void arrival_start(struct arrivals *list, struct stream *s, struct tls_context *tls,
-                   uint64_t timeout_ms, const struct arrival_events *events, void *arg);
+/* What is awaited; one of them at least. */
+struct arrival_how {
+    bool proxied;            /* the header of the PROXY protocol */
+    struct tls_context *tls; /* a handshake; NULL: none. A reference is taken */
+    uint64_t timeout_ms;
+};
+
+/* Takes the stream. One of the events comes, once, and not before this has returned. */
+void arrival_start(struct arrivals *list, struct stream *s, const struct arrival_how *how,
+                   const struct arrival_events *events, void *arg);
+/* Counts and says that a peer was closed for the PROXY protocol; once a second at most. */
+void arrival_refused(struct arrivals *list, const struct stream *s, const char *why);
 /* Ends those that have not sent a byte yet: on_gone. */
 void arrivals_drain(struct arrivals *list);
 /* Ends all: on_gone. */

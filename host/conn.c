@@ -240,6 +240,11 @@ static void on_read(void *arg, const char *bytes, size_t n)
         hold(c, bytes + used, n - used);
 }
 
+void conn_feed(struct conn *c, struct slice bytes)
+{
+    on_read(c, bytes.p, bytes.n);
+}
+
 /* The next request: from what was pipelined, else idle. */
 static void next_request(struct conn *c)
 {

@@ -23,6 +23,8 @@ struct conn_owner {
 /* Takes the stream, and the reference to what is known of its TLS (NULL: it has none). The owner is
  * borrowed and outlives the connection. */
 struct conn *conn_new(struct stream *s, struct tls_peer *tls, const struct conn_owner *owner);
+/* Bytes of its that were read before it was made. It may end. */
+void conn_feed(struct conn *c, struct slice bytes);
 /* Its place in the owner's list. */
 uint32_t conn_slot(const struct conn *c);
 void conn_set_slot(struct conn *c, uint32_t slot);

@@ -215,8 +215,9 @@ static void begin(struct http *h, struct stream *s)
     stream_start(s, &stream_events, c);
 }
 
-static void on_ready(void *arg, struct stream *s, struct tls_peer *peer)
+static void on_ready(void *arg, struct stream *s, struct tls_peer *peer, struct slice early)
 {
+    (void)early; /* there is none behind a handshake */
     tls_peer_unref(peer);
     begin(arg, s);
 }
@@ -234,8 +235,9 @@ static void accept_one(struct http *h)
     struct stream *s = stream_accept(&h->m->loop, (uv_stream_t *)&h->handle, &err);
     if (s == NULL)
         return;
+    struct arrival_how how = { .tls = h->tls, .timeout_ms = DEADLINE_MS };
     if (h->tls != NULL)
-        arrival_start(&h->arrivals, s, h->tls, DEADLINE_MS, &events, h);
+        arrival_start(&h->arrivals, s, &how, &events, h);
     else
         begin(h, s);
 }

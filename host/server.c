@@ -96,25 +96,40 @@ static void add(struct server *s, struct conn *c, struct listener *ln)
     s->entries[s->n++] = (struct entry){ c, ln };
 }
 
-static void on_ready(void *arg, struct stream *stream, struct tls_peer *peer)
+static void on_ready(void *arg, struct stream *stream, struct tls_peer *peer, struct slice early)
 {
     struct listener *ln = arg;
     struct conn *c = conn_new(stream, peer, &ln->owner);
     add(ln->server, c, ln);
     if (ln->server->draining)
         conn_drain(c);
+    if (early.n > 0)
+        conn_feed(c, early);
+}
+
+static bool trusted(const struct trusted *proxies, const struct stream *stream)
+{
+    struct ip peer = { 0 };
+    ip_parse(slice_of(stream_peer(stream)), &peer);
+    return trusted_has(proxies, &peer);
 }
 
 static void begin(struct listener *ln, struct stream *stream)
 {
     static const struct arrival_events events = { on_ready, on_arrival_gone };
+    static const struct listen_address none = { .host = NULL };
     struct server *s = ln->server;
     const struct settings *set = &s->generation(s->arg)->settings;
-    struct tls_context *tls = ln->address < set->nlisten ? set->listen[ln->address].tls : NULL;
-    if (tls != NULL)
-        arrival_start(&s->arrivals, stream, tls, set->timeouts.handshake, &events, ln);
-    else
+    const struct listen_address *a = ln->address < set->nlisten ? &set->listen[ln->address] : &none;
+    struct arrival_how how = { a->proxied, a->tls, set->timeouts.handshake };
+    if (a->proxied && !trusted(&a->proxies, stream)) {
+        arrival_refused(&s->arrivals, stream, "it is not one that may send its header");
+        stream_close(stream);
+    } else if (a->proxied || a->tls != NULL) {
+        arrival_start(&s->arrivals, stream, &how, &events, ln);
+    } else {
         add(s, conn_new(stream, NULL, &ln->owner), ln);
+    }
 }
 
 static void accept_one(struct listener *ln)

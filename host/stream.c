@@ -233,3 +233,9 @@ int stream_peer_port(const struct stream *s)
 {
     return s->port;
 }
+
+void stream_set_peer(struct stream *s, const char *address, int port)
+{
+    snprintf(s->peer, sizeof s->peer, "%s", address);
+    s->port = port;
+}

@@ -83,5 +83,7 @@ void stream_reset(struct stream *s);
 /* The peer's address as text without port ("" for a Unix socket), and its port. */
 const char *stream_peer(const struct stream *s);
 int stream_peer_port(const struct stream *s);
+/* Somebody else stands behind the peer, as the peer says. */
+void stream_set_peer(struct stream *s, const char *address, int port);
 
 #endif
