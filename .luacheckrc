@@ -12,6 +12,7 @@ files["spec/support/gateway.lua"] = { std = "luajit" }
 local redis_script = { std = "lua51", read_globals = { "redis", "cjson", "cmsgpack", "struct", "bit", "KEYS", "ARGV" } }
 files["scripts/redis"] = redis_script
 files["plugins/webhook/invalidate.lua"] = redis_script
+files["plugins/cache/fill.lua"] = redis_script
 files["plugins/ratelimit/count.lua"] = redis_script
 -- The runtime replaces these for the code that it runs.
 files["host/lua/exec.lua"] = { globals = { "os" } }

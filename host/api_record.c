@@ -15,7 +15,7 @@ static uint64_t check_bytes(lua_State *L, int idx, const char *what)
 
 /* ctx:keep_origin(seconds, bytes): a client that leaves from now on does not cancel the origin. Its
  * answer is read on for so long, and for so many bytes, body phases included; then the request ends
- * with "client_gone". Access and response phase. Who asks for more wins. */
+ * with "client_gone". Until the request ends. Who asks for more wins. */
 static int ctx_keep_origin(lua_State *L)
 {
     struct exchange *x = api_exchange(L, 1);
@@ -23,8 +23,8 @@ static int ctx_keep_origin(lua_State *L)
     uint64_t bytes = check_bytes(L, 3, "ctx:keep_origin");
     if (!(s > 0 && s <= 86400))
         return luaL_error(L, "ctx:keep_origin: seconds must be a number above 0, up to a day");
-    if (x->stage > STAGE_RESPONSE)
-        return luaL_error(L, "ctx:keep_origin belongs to the access or response phase");
+    if (x->stage >= STAGE_TAIL)
+        return luaL_error(L, "ctx:keep_origin: the request has ended");
     exchange_keep_origin(x, (uint64_t)ceil(s * 1000), bytes);
     return 0;
 }

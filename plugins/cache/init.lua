@@ -1,0 +1,87 @@
+-- cache: answers that are kept in Redis, so that a question which was asked before costs neither time nor tokens.
+--
+-- Without `key` it keeps exact responses: what an LLM API answered to the same question (route, model, the whole body but
+-- for `stream` and `stream_options`, header fields that change answers, and who may share it: the tenant, else the key), as
+-- `cache:exact:{ns}:{hash}`, the JSON body and nothing else. Asked for as a stream it is played as one; an answer that
+-- came as a stream is put together first. Kept is what the origin answered with 200 and ended properly, calls of tools
+-- and reasoning included; not what holds an error, was cut, is encoded, or is larger than `max_size`.
+--
+-- Requests that miss the same key at once make one request to the origin in a replica; the others wait for its answer, or,
+-- with `follow = "read_along"`, read the stream with it where their worker is the same. Where it brings none they ask for
+-- themselves. Redis that errs is a miss. `Cache-Control` of requests is obeyed (no-store, no-cache, max-age,
+-- only-if-cached); answers say what was done in `Cache-Status` (RFC 9211), hits their `Age`.
+--
+-- | answer | when |
+-- |---|---|
+-- | 504 `only_if_cached` | the client asked for a stored answer alone, and there is none |
+
+local tg = require "tollgate"
+local exact = require "cache.exact"
+local flight = require "cache.flight"
+local lookup = require "cache.lookup"
+local store = require "cache.store"
+
+local TOKEN = "^[%w!#$%%&'*+.^_`|~-]+$" -- name of a header field, RFC 9110, section 5.6.2
+
+local function header_names(doc)
+  return { type = "list", default = {}, doc = doc,
+    of = { type = "string", min = 1, pattern = TOKEN, hint = "is no name of a header field" } }
+end
+
+local M = {
+  version = "1.0.0",
+  priority = 500,
+  once = true,
+  schema = {
+    ttl = { type = "duration", min = 0.001, max = 86400 * 366, doc = "seconds that an answer is kept; default 300" },
+    shared = { type = "boolean", default = false, doc = "one answer for all tenants and keys" },
+    version = { type = "string", default = "", doc = "counts as part of the question: another one lets go of all that is kept" },
+    headers = header_names "request headers that change the answer, besides those of LLM APIs",
+    get = { type = "boolean", default = false, doc = "keep answers to GET too" },
+    bypass = { type = "table", default = {}, doc = "which requests never come from the cache", fields = {
+      headers = header_names "those with one of these headers",
+      max_temperature = { type = "number", min = 0, max = 2, doc = "those with a higher temperature; absent counts as 1" },
+      max_n = { type = "integer", min = 1, max = 1024, doc = "those that ask for more choices" },
+      tools = { type = "boolean", default = false, doc = "those that offer tools" },
+      members = { type = "list", default = {}, of = { type = "string", min = 1 },
+        doc = "those whose body has one of these members" },
+    } },
+    client_control = { type = "boolean", default = true, doc = "obey Cache-Control of requests" },
+    max_size = { type = "size", min = 1, max = 2 ^ 26, default = "1m", doc = "bytes of an answer that is kept" },
+    max_stream = { type = "size", min = 1, max = 2 ^ 28, default = "16m",
+      doc = "bytes of a stream that is put together to an answer" },
+    follow = { type = "string", one_of = { "wait", "off" }, default = "wait",
+      doc = "requests that miss at once: one asks and the others wait for it, or each asks" },
+    follow_timeout = { type = "duration", min = 0.01, max = 3600, default = 60,
+      doc = "seconds that a request waits for another one's answer, before it asks by itself" },
+    read_on = { type = "duration", min = 0.1, max = 3600, default = 60,
+      doc = "seconds that an answer is read on for those who wait, where the client that asked has left" },
+    lease = { type = "duration", min = 1, max = 3600, default = 10,
+      doc = "seconds after which others ask, where the worker died that asked for them" },
+    deadline = { type = "duration", min = 0.001, max = 60, default = 0.1, doc = "seconds that Redis has for a call" },
+    l1 = { type = "duration", min = 0.01, max = 3600,
+      doc = "seconds that the workers keep an answer in their own memory; absent: not at all" },
+    memory_share = { type = "number", min = 0.01, max = 1, default = 0.9,
+      doc = "nothing is kept any more while Redis has used this share of its maxmemory" },
+  },
+}
+
+local HOST = { shared = tg.shared, condition = tg.condition, now = tg.now }
+
+local instances = setmetatable({}, { __mode = "k" })
+
+function M.init(conf)
+  local self = { conf = conf, flights = flight.new(HOST, "cache:flight:", conf.lease) }
+  exact.prepare(self)
+  store.start(conf.l1 ~= nil)
+  tg.timer.every(conf.lease / 3, function() self.flights:renew() end, { lingers = true })
+  instances[conf] = self
+end
+
+function M.access(conf, ctx) return exact.access(instances[conf], ctx) end
+
+function M.response(conf, ctx) lookup.response(instances[conf], ctx) end
+
+function M.log(conf, ctx) lookup.log(instances[conf], ctx) end
+
+return M
