@@ -20,6 +20,8 @@ local LABELS = { "route", "outcome" }
 local requests_total = tg.metrics.counter("cache_requests_total", "Requests by what the cache did for them", LABELS)
 local fills_total = tg.metrics.counter("cache_fills_total", "Answers of origins by what became of them", LABELS)
 
+local follows_total = tg.metrics.counter("cache_follows_total", "Requests that waited for another one's answer", { "route" })
+
 local function count(ctx, outcome)
   requests_total:inc(1, ctx.route.name, outcome)
 end
@@ -105,6 +107,7 @@ end
 -- Follows a flight. True where the request is answered; "alone" where it goes on without one.
 local function follow(self, ctx, ask, state, flight)
   keep_leader(self, flight)
+  if not state.waited then follows_total:inc(1, ctx.route.name) end
   state.waited = true
   state.until_ = state.until_ or tg.now() + self.conf.follow_timeout
   local outcome, text = self.flights:wait(flight, state.until_ - tg.now())

@@ -171,6 +171,7 @@ describe("cache, exact responses", function()
     local function ask(cache_control, more)
       return rig.send(gw, rig.ask("openai-chat", nil, { headers = rig.merged({ ["cache-control"] = cache_control }, more) }))
     end
+    local _
     local res, status = ask "only-if-cached"
     assert.equal(504, res.status)
     assert.equal("only_if_cached", support.json(res).error.code)

@@ -100,4 +100,12 @@ function M.wait_count(gw, name, route, outcome, value)
     ("%s of %s, %s, to be %d"):format(name, route, outcome, value))
 end
 
+--- Waits until so many requests have begun to wait for another one's answer.
+function M.wait_followers(gw, route, n)
+  local pattern = ('\ncache_follows_total{[^}]*route="%s"} (%%d+)'):format(route:gsub("%-", "%%-"))
+  support.wait_for(function()
+    return tonumber(gw:admin("/metrics").body:match(pattern) or 0) == n
+  end, n .. " requests that follow")
+end
+
 return M
