@@ -189,7 +189,9 @@ local function settled_message(message)
       value.reasoning_details[i] = detail.value
     end
   end
-  if value.content == nil then value.content = null end
+  -- A stream begins with "" whatever follows; where that is no text, an answer has null.
+  local speaks = value.tool_calls or value.function_call or type(value.refusal) == "string" and value.refusal ~= ""
+  if value.content == nil or value.content == "" and speaks then value.content = null end
   value.role = value.role or "assistant"
   return value
 end

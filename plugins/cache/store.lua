@@ -10,7 +10,7 @@ local keys = require "webhook.cached_keys"
 local M = {}
 
 local L1, EPOCH, DROPS = "cache:l1:", "cache:l1-epoch", "cache:l1-drops"
-local MEMORY_EVERY = 5 -- seconds between two looks at Redis's memory
+local MEMORY_EVERY = 2 -- seconds between two looks at Redis's memory
 
 local used = 0         -- share of Redis's maxmemory that is in use; 0 where there is no maximum
 local started = {}
@@ -40,7 +40,6 @@ end
 function M.start(with_l1)
   if not started.memory then
     tg.timer.every(MEMORY_EVERY, look_at_memory)
-    tg.timer.after(0, look_at_memory)
     started.memory = true
   end
   if with_l1 and not started.l1 then

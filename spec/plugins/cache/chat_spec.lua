@@ -22,7 +22,7 @@ local RICH = [=[{"id":"c1","object":"chat.completion","created":1741570283,"mode
  {"index":1,"finish_reason":"stop","logprobs":null,"content_filter_results":{},"stop_reason":7,
   "message":{"role":"assistant","content":null,"refusal":"I can't."}},
  {"index":2,"finish_reason":"function_call","logprobs":null,"content_filter_results":{},"stop_reason":null,
-  "message":{"role":"assistant","content":"","refusal":null,"function_call":{"name":"h","arguments":"{\"a\": [1,2]}"}}}],
+  "message":{"role":"assistant","content":null,"refusal":null,"function_call":{"name":"h","arguments":"{\"a\": [1,2]}"}}}],
  "usage":{"prompt_tokens":82,"completion_tokens":17,"total_tokens":99,"prompt_tokens_details":{"cached_tokens":64}}}]=]
 
 local function rich()
