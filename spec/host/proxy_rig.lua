@@ -56,15 +56,15 @@ function M.raw_handler(bytes, stay)
   end
 end
 
---- kB of memory that the process holds.
+--- kB of memory that the worker holds (of one; the master serves nothing).
 function M.rss(gw)
-  return tonumber(support.read_file("/proc/" .. gw.pid .. "/status"):match("VmRSS:%s*(%d+)"))
+  return tonumber(support.read_file("/proc/" .. gw:workers()[1] .. "/status"):match("VmRSS:%s*(%d+)"))
 end
 
---- How many descriptors the process has open.
+--- How many descriptors the worker has open.
 function M.descriptors(gw)
   local n = 0
-  for _ in io.popen("ls /proc/" .. gw.pid .. "/fd"):lines() do n = n + 1 end
+  for _ in io.popen("ls /proc/" .. gw:workers()[1] .. "/fd"):lines() do n = n + 1 end
   return n
 end
 
