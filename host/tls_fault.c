@@ -161,6 +161,8 @@ void tls_fault_of_queue(struct tls_fault *f)
     if (reason >= SSL_AD_REASON_OFFSET && reason < SSL_AD_REASON_OFFSET + 256)
         say(f, TLS_FAULT_REFUSED, "it refused with the TLS alert \"%s\"",
             SSL_alert_desc_string_long(reason - SSL_AD_REASON_OFFSET));
+    else if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
+        say(f, TLS_FAULT_CERTIFICATE, "a certificate is required, and none came");
     else if (reason == SSL_R_HTTP_REQUEST)
         say(f, TLS_FAULT_HTTP, "a plain HTTP request came instead of TLS");
     else if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTPS_PROXY_REQUEST)

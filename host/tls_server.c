@@ -11,7 +11,7 @@
 #include "mem.h"
 #include "tls_fault.h"
 
-enum { SESSION_S = 7200, CHAIN_MAX = 65536, CA_NAMES_MAX = 100 };
+enum { SESSION_S = 7200, CHAIN_MAX = 65536, CA_NAMES_MAX = 100, CIPHER_BITS_MIN = 128 };
 
 /* Mozilla's "intermediate" of 2023 without finite-field DHE, which is slow and lets a client make
  * us work for little. TLS 1.3 has OpenSSL's own three suites. */
@@ -94,6 +94,23 @@ static SSL_TICKET_RETURN on_resume(SSL *ssl, SSL_SESSION *session, const unsigne
 
 /* --- a context --- */
 
+/* One suite by its name, and none that hides nothing or lets anybody be us. */
+static bool usable(SSL_CTX *c, const char *name)
+{
+    if (strncmp(name, "TLS_", 4) == 0)
+        return SSL_CTX_set_ciphersuites(c, name) == 1;
+    if (SSL_CTX_set_cipher_list(c, name) != 1)
+        return false;
+    STACK_OF(SSL_CIPHER) *all = SSL_CTX_get_ciphers(c);
+    for (int i = 0; i < sk_SSL_CIPHER_num(all); i++) {
+        const SSL_CIPHER *one = sk_SSL_CIPHER_value(all, i);
+        if (strcmp(SSL_CIPHER_get_name(one), name) == 0)
+            return SSL_CIPHER_get_auth_nid(one) != NID_auth_null &&
+                   SSL_CIPHER_get_bits(one, NULL) >= CIPHER_BITS_MIN;
+    }
+    return false;
+}
+
 /* Names are tried one by one: OpenSSL passes over those that it does not know in a list. Those of
  * TLS 1.3 are a list of their own. */
 static int set_ciphers(SSL_CTX *c, const struct tls_server_options *o, struct buf *faults)
@@ -104,9 +121,8 @@ static int set_ciphers(SSL_CTX *c, const struct tls_server_options *o, struct bu
     buf_init(&new);
     for (uint32_t i = 0; i < o->nciphers; i++) {
         const char *name = o->ciphers[i];
-        bool tls13 = strncmp(name, "TLS_", 4) == 0;
-        struct buf *list = tls13 ? &new : &old;
-        if ((tls13 ? SSL_CTX_set_ciphersuites(c, name) : SSL_CTX_set_cipher_list(c, name)) != 1) {
+        struct buf *list = strncmp(name, "TLS_", 4) == 0 ? &new : &old;
+        if (!usable(c, name)) {
             buf_printf(faults, "%s.ciphers[%u]: no cipher suite %s can be used\n", o->path, i + 1,
                        name);
             err = -1;
