@@ -312,10 +312,10 @@ static void on_drain(void *arg)
 static void on_read_deadline(struct timer *t)
 {
     struct conn *c = CONTAINER(t, struct conn, read_timer);
-    if (c->x == NULL) { /* idle (nothing is owed that a reset could overtake), or slow with a body
-                           that nobody wants */
-        conn_end(c, c->draining && !c->discarding && stream_queued(c->stream) == 0 ? HOW_CLOSE
-                                                                                   : HOW_FINISH);
+    if (c->x == NULL) { /* idle (nothing is owed that a reset could overtake, but for TLS's own
+                           end), or slow with a body that nobody wants */
+        bool nothing = c->tls == NULL && !c->discarding && stream_queued(c->stream) == 0;
+        conn_end(c, c->draining && nothing ? HOW_CLOSE : HOW_FINISH);
     } else if (c->begun) {
         c->broken = true;
         exchange_body_timeout(c->x);
