@@ -103,60 +103,70 @@ void tls_config_write(const struct tls_config *c, struct buf *out)
     }
 }
 
-/* The next string, in the arena; NULL at the end. */
-static const char *take(struct arena *a, struct slice *from)
+struct reader {
+    struct arena *a;
+    struct slice from;
+    bool short_of; /* something was missing */
+};
+
+/* The next string; "" where none is left. */
+static const char *take(struct reader *r)
 {
-    const char *end = from->n > 0 ? memchr(from->p, '\0', from->n) : NULL;
-    if (end == NULL)
-        return NULL;
-    struct slice text = { from->p, (size_t)(end - from->p) };
-    *from = (struct slice){ end + 1, from->n - text.n - 1 };
-    return arena_dup(a, text).p;
+    const char *end = r->from.n > 0 ? memchr(r->from.p, '\0', r->from.n) : NULL;
+    if (end == NULL) {
+        r->short_of = true;
+        return "";
+    }
+    struct slice text = { r->from.p, (size_t)(end - r->from.p) };
+    r->from = (struct slice){ end + 1, r->from.n - text.n - 1 };
+    return arena_dup(r->a, text).p;
 }
 
 /* An empty one as absent. */
-static const char *take_some(struct arena *a, struct slice *from)
+static const char *take_some(struct reader *r)
 {
-    const char *text = take(a, from);
-    return text != NULL && text[0] != '\0' ? text : NULL;
+    const char *text = take(r);
+    return text[0] != '\0' ? text : NULL;
 }
 
-/* More than there are bytes is damage. */
-static uint32_t take_length(struct arena *a, struct slice *from)
+/* No list has more items than there are bytes. */
+static uint32_t take_length(struct reader *r)
 {
-    const char *text = take(a, from);
-    unsigned long n = text != NULL ? strtoul(text, NULL, 10) : 0;
-    return n <= from->n ? (uint32_t)n : 0;
+    unsigned long n = strtoul(take(r), NULL, 10);
+    if (n <= r->from.n)
+        return (uint32_t)n;
+    r->short_of = true;
+    return 0;
 }
 
-static const char **take_list(struct arena *a, struct slice *from, uint32_t *n)
+static const char **take_list(struct reader *r, uint32_t *n)
 {
-    *n = take_length(a, from);
-    const char **v = arena_zalloc(a, (*n + 1) * sizeof *v);
+    *n = take_length(r);
+    const char **v = arena_alloc(r->a, (*n + 1) * sizeof *v);
     for (uint32_t i = 0; i < *n; i++)
-        v[i] = take(a, from);
+        v[i] = take(r);
     return v;
 }
 
-struct tls_config *tls_config_read(struct arena *a, struct slice from)
+struct tls_config *tls_config_read(struct arena *a, struct slice bytes)
 {
+    struct reader r = { a, bytes, false };
     struct tls_config *c = arena_zalloc(a, sizeof *c);
-    const char *last = "";
-    c->path = take(a, &from);
-    c->min_version = take(a, &from);
-    c->ca = take_some(a, &from);
-    c->required = take_some(a, &from) != NULL;
-    c->tickets = take_some(a, &from) != NULL;
-    c->ticket_keys = take_some(a, &from);
-    c->ciphers = take_list(a, &from, &c->nciphers);
-    c->ncertificates = take_length(a, &from);
+    c->path = take(&r);
+    c->min_version = take(&r);
+    c->ca = take_some(&r);
+    c->required = take_some(&r) != NULL;
+    c->tickets = take_some(&r) != NULL;
+    c->ticket_keys = take_some(&r);
+    c->ciphers = take_list(&r, &c->nciphers);
+    c->ncertificates = take_length(&r);
     c->certificates = arena_zalloc(a, (c->ncertificates + 1) * sizeof *c->certificates);
-    for (uint32_t i = 0; i < c->ncertificates && last != NULL; i++) {
+    for (uint32_t i = 0; i < c->ncertificates && !r.short_of; i++) {
         struct tls_config_certificate *one = &c->certificates[i];
-        one->path = take(a, &from);
-        one->cert = take(a, &from);
-        last = one->key = take(a, &from);
-        one->names = take_list(a, &from, &one->nnames);
+        one->path = take(&r);
+        one->cert = take(&r);
+        one->key = take(&r);
+        one->names = take_list(&r, &one->nnames);
     }
-    return last != NULL && c->min_version != NULL && c->ncertificates > 0 ? c : NULL;
+    return !r.short_of && c->ncertificates > 0 ? c : NULL;
 }

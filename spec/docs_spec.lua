@@ -6,7 +6,8 @@ local support = require "spec.support"
 local async = support.async
 
 local DOCUMENTS = { "README.md", "CONTRIBUTING.md", "host/README.md", "plugins/README.md", "scripts/README.md",
-  "host/lua/README.md", "examples/quickstart/README.md", "examples/plugins/README.md", "examples/first-plugin/README.md" }
+  "host/lua/README.md", "examples/quickstart/README.md", "examples/plugins/README.md", "examples/first-plugin/README.md",
+  "examples/tls/README.md" }
 
 local function read(path) return assert(support.read_file(path)) end
 
