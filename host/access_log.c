@@ -1,35 +1,38 @@
-/* See access_log.h. stdout is shared with whoever started the process, so it is not made
- * non-blocking; instead a pipe is asked before each piece whether it takes PIPE_BUF bytes, which is
- * what poll promises. */
+/* See access_log.h. */
 #include "access_log.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <poll.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "container.h"
 #include "log.h"
+#include "mem.h"
 
-enum { RETRY_MS = 20, LAST_MS = 500 };
+enum { RETRY_MS = 20, LAST_MS = 500, LINES_KEEP = 65536 };
 
-/* Waits at most `ms` for each piece. Returns false where the reader is slower. */
-static bool write_out(struct access_log *a, int ms)
+struct access_log {
+    struct loop *loop;
+    int fd; /* -1: none */
+    struct buf lines;
+    struct deferred flush;
+    struct timer retry;
+    struct access_counts *counts;
+    uint64_t told; /* of those dropped: the log has told of them */
+};
+
+/* Returns false where the reader is slower. */
+static bool write_out(struct access_log *a)
 {
     size_t at = 0;
     while (at < a->lines.n) {
-        struct pollfd p = { .fd = STDOUT_FILENO, .events = POLLOUT };
-        size_t left = a->lines.n - at;
-        if (poll(&p, 1, ms) == 0)
-            break;
-        ssize_t n = write(STDOUT_FILENO, a->lines.p + at, left < PIPE_BUF ? left : PIPE_BUF);
+        ssize_t n = write(a->fd, a->lines.p + at, a->lines.n - at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN)
             break;
-        if (n < 0) { /* nobody reads it any more */
+        if (n < 0) { /* the master holds the other end: there is no such case */
             buf_clear(&a->lines);
             return true;
         }
@@ -39,37 +42,25 @@ static bool write_out(struct access_log *a, int ms)
     return a->lines.n == 0;
 }
 
-/* Keeps the oldest lines, the first of which may be half written. */
-static void drop_newest(struct access_log *a)
-{
-    size_t keep = a->lines.n;
-    while (keep > ACCESS_LOG_MAX) {
-        const char *end = memrchr(a->lines.p, '\n', keep - 1);
-        if (end == NULL)
-            return;
-        keep = (size_t)(end - a->lines.p) + 1;
-        a->dropped++;
-    }
-    a->lines.n = keep;
-}
-
 static void flush(struct access_log *a)
 {
-    if (!write_out(a, 0)) {
-        drop_newest(a);
+    uint64_t dropped = a->counts->dropped - a->told;
+    if (!write_out(a)) {
         timer_set(a->loop, &a->retry, RETRY_MS);
         return;
     }
-    if (a->dropped > 0)
-        log_warn("access log: its reader was too slow; %" PRIu64 " lines were dropped", a->dropped);
-    a->dropped = 0;
-    if (a->lines.cap > ACCESS_LOG_MAX)
+    if (dropped > 0)
+        log_warn("access log: its reader was too slow; %" PRIu64 " lines were dropped", dropped);
+    a->told = a->counts->dropped;
+    if (a->lines.cap > LINES_KEEP)
         buf_deinit(&a->lines);
 }
 
 static void on_flush(struct deferred *d)
 {
-    flush(CONTAINER(d, struct access_log, flush));
+    struct access_log *a = CONTAINER(d, struct access_log, flush);
+    if (a->retry.at == 0)
+        flush(a);
 }
 
 static void on_retry(struct timer *t)
@@ -77,16 +68,53 @@ static void on_retry(struct timer *t)
     flush(CONTAINER(t, struct access_log, retry));
 }
 
-void access_log_init(struct access_log *a, struct loop *l)
+struct access_log *access_log_new(struct loop *l, int fd, struct access_counts *counts)
 {
-    *a = (struct access_log){ .loop = l, .flush.run = on_flush, .retry.cb = on_retry };
+    struct access_log *a = mem_zalloc(sizeof *a);
+    a->loop = l;
+    a->fd = fd;
+    a->flush.run = on_flush;
+    a->retry.cb = on_retry;
+    a->counts = counts;
+    a->told = counts->dropped;
+    counts->before = counts->made;
     buf_init(&a->lines);
+    buf_add(&a->lines, (char[]){ ACCESS_LOG_START }, 1);
+    if (fd >= 0)
+        flush(a);
+    return a;
 }
 
-void access_log_deinit(struct access_log *a)
+void access_log_free(struct access_log *a)
 {
+    if (a == NULL)
+        return;
     loop_undefer(a->loop, &a->flush);
     timer_deinit(a->loop, &a->retry);
-    write_out(a, LAST_MS);
+    struct pollfd room = { .fd = a->fd, .events = POLLOUT };
+    while (a->fd >= 0 && !write_out(a) && poll(&room, 1, LAST_MS) > 0)
+        ;
+    if (a->fd >= 0)
+        close(a->fd);
     buf_deinit(&a->lines);
+    mem_free(a);
+}
+
+struct buf *access_log_line(struct access_log *a)
+{
+    if (a->fd >= 0 && a->lines.n < ACCESS_LOG_MAX)
+        return &a->lines;
+    a->counts->dropped++;
+    return NULL;
+}
+
+void access_log_end(struct access_log *a)
+{
+    a->counts->made++;
+    loop_defer(a->loop, &a->flush, LOOP_FINISH);
+}
+
+void access_log_skip(struct access_log *a)
+{
+    a->counts->sampled++;
 }

@@ -242,8 +242,9 @@ static void on_closing(struct deferred *d)
     exchange_phase_run(CONTAINER(d, struct exchange, closing), PHASE_FINISH);
 }
 
-/* Behind the turn's writes to Redis, and the plugins' finish phase: the last bytes may go. What a
- * client has whole has been counted before, even where this worker dies in between. */
+/* Behind the turn's writes to Redis, and the plugins' finish phase: what was
+ * held back of the answer may go. It has been counted before, so that a client that has it whole
+ * finds it counted even where this worker dies in between. */
 static void on_finish(struct deferred *d)
 {
     struct exchange *x = CONTAINER(d, struct exchange, finish);

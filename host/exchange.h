@@ -14,7 +14,7 @@
  * another attempt), exchange_request.c (what goes up),
  * exchange_origin.c (the origin), exchange_answer.c (to the client), exchange_whole.c (whole
  * answers, and answers read on for nobody), exchange_record.c (copies of answers), exchange_log.c
- * (charge and access log). */
+ * (charge and figures), exchange_line.c (a line of the access log). */
 #ifndef TOLLGATE_EXCHANGE_H
 #define TOLLGATE_EXCHANGE_H
 
@@ -116,9 +116,10 @@ struct exchange {
     struct slice path; /* as the client asked, whatever plugins made of it */
     struct response res;
     char id[24];
-    uint64_t begun, origin_begun, first_byte, ended_at; /* ms of the loop; 0: not come to */
-    int64_t begun_wall;                                 /* ms since the epoch */
-    size_t prefix;                                      /* of the path, for strip_prefix */
+    uint64_t begun, origin_begun, origin_connected, first_byte,
+        ended_at;       /* ms of the loop; 0: not come to */
+    int64_t begun_wall; /* ms since the epoch */
+    size_t prefix;      /* of the path, for strip_prefix */
     struct timer timer;
     struct exchange *next, **link; /* of those in this worker whose finish or log phase waits, or
                                       that are read on; link is NULL elsewhere */
@@ -422,6 +423,13 @@ uint32_t exchange_end_logs(struct services *sv);
 /* --- accounting (exchange_log.c) --- */
 
 void exchange_settle(struct exchange *x);
+/* Counts it, and gives it its line. */
 void exchange_log(struct exchange *x);
+/* Tokens that its admission reserved. */
+uint64_t exchange_reserved(const struct exchange *x);
+/* As the client saw it; 0 where it left before the head. */
+int exchange_shown_status(const struct exchange *x);
+/* exchange_line.c: appends it, without a line end. */
+void exchange_line(struct exchange *x, const struct access_format *format, struct buf *out);
 
 #endif

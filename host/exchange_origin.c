@@ -137,6 +137,7 @@ static void on_silence(struct timer *t)
 static void begin_on(struct exchange *x, struct upstream_conn *c)
 {
     x->origin = c;
+    x->origin_connected = loop_now(x->sv->loop);
     c->arg = x;
     if (c->parser == NULL)
         c->parser = parser_new_response(&x->gen->settings.parse, &parse_events, c);

@@ -30,7 +30,6 @@ static void apply_settings(struct gateway *gw)
         log_error("resolver: %s; names are asked for as before", why);
     gw->sv.via = s->via;
     gw->sv.hash_tags = s->redis_hash_tags;
-    gw->sv.access_log = s->access_log ? &gw->access_log.lines : NULL;
 }
 
 /* The oldest that is neither current nor being loaded. */
@@ -175,7 +174,7 @@ static void close_all(struct gateway *gw)
     timer_deinit(gw->loop, &gw->settle);
     timer_deinit(gw->loop, &gw->redis_wait);
     timer_deinit(gw->loop, &gw->oldest);
-    access_log_deinit(&gw->access_log);
+    access_log_free(gw->sv.access_log);
     gw->on_end(gw);
 }
 
@@ -273,8 +272,6 @@ int gateway_init(struct gateway *gw, struct loop *l)
     }
     gw->sv.upstream = upstream_new(l, gw->sv.resolve, &none);
     gw->sv.fetch = fetch_client_new(l, gw->sv.upstream);
-    access_log_init(&gw->access_log, l);
-    gw->sv.access_flush = &gw->access_log.flush;
     gw->limit.cb = on_limit;
     gw->oldest.cb = on_oldest;
     return 0;

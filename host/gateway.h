@@ -1,10 +1,9 @@
 /* Everything of one process that serves, however it was started: the services (Redis, quota,
- * pools), the generations of the configuration, client connections, the access log, and the end in
+ * pools), the generations of the configuration, client connections, and the end in
  * good order. It knows neither master nor signals. */
 #ifndef TOLLGATE_GATEWAY_H
 #define TOLLGATE_GATEWAY_H
 
-#include "access_log.h"
 #include "generation.h"
 #include "server.h"
 
@@ -24,7 +23,6 @@ struct gateway {
     struct timer redis_wait;
     int redis_waits;
     struct timer oldest; /* reload.drain, for a generation too many */
-    struct access_log access_log;
     struct rds_watch redis_watch;
     bool ending, fetches_cut;
     bool redis_refused;                     /* it may evict what limits depend on */

@@ -5,6 +5,7 @@
 
 #include <lua.h>
 
+#include "access_format.h"
 #include "buf.h"
 #include "forwarded.h"
 #include "parse.h"
@@ -27,6 +28,12 @@ struct listen_address {
     struct trusted proxies; /* which only these may send */
 };
 
+struct access_settings {
+    const char *to; /* in the log writer's words (log_writer.h) */
+    struct access_format format;
+    struct access_rules rules;
+};
+
 /* What the configuration says besides routes. Text is owned by the generation. */
 struct settings {
     struct listen_address *listen;
@@ -38,7 +45,7 @@ struct settings {
     bool redis_hash_tags, redis_eviction_refuse;
     const char *data_dir, *run_dir;
     const char *log_level;
-    bool access_log;
+    const struct access_settings *access; /* NULL: no access log */
     const char *via; /* NULL: none */
     struct {
         uint64_t head, body, keepalive, write, drain, handshake, ticket_keys;

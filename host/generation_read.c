@@ -156,7 +156,8 @@ static int read_settings(struct generation *g, struct buf *faults)
     generation_leave(g);
     generation_enter(g, "log");
     s->log_level = generation_get_text(g, "level");
-    s->access_log = generation_get_bool(g, "access");
+    if (generation_read_access(g, s, faults) != 0)
+        err = -1;
     generation_leave(g);
     return err;
 }

@@ -7,6 +7,8 @@
 
 /* Reads registry["tollgate.config"] into g. 0, or -1 with faults. */
 int generation_read(struct generation *g, bool check_only, struct buf *faults);
+/* generation_access.c: reads `access` of the table on top of the stack into s. Likewise. */
+int generation_read_access(struct generation *g, struct settings *s, struct buf *faults);
 /* Gives back what a route holds outside the arena. */
 void generation_read_undo(struct generation *g, struct route *r);
 

@@ -92,6 +92,8 @@ void load_check_note(struct generation *g)
     note(s, "timeouts.drain", "%" PRIu64, set->timeouts.drain);
     note(s, "timeouts.ticket_keys", "%" PRIu64, set->timeouts.ticket_keys);
     note(s, "log.level", "%s", set->log_level);
+    if (set->access != NULL)
+        note(s, "log.access", "%s", set->access->to);
     note(s, "shared.size", "%" PRIu64, set->shared_size);
     note(s, "watchdog", "%" PRIu64, set->watchdog);
     note(s, "quarantine.after", "%" PRIu32, set->quarantine_after);

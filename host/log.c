@@ -1,5 +1,9 @@
-/* See log.h. An entry is one write(2), so that entries of several processes do not mix. */
+/* See log.h. An entry is one write(2), so that entries of several processes do not mix; what is
+ * kept for a slow reader goes entry by entry too. Buffers are static: the log works where memory is
+ * what there is a problem with. */
 #include "log.h"
+
+#include <inttypes.h>
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,10 +11,23 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOG_LINE = 8192 }; /* bytes; longer entries are cut */
+#include "sink.h"
+
+enum {
+    LOG_LINE = 8192,  /* bytes; longer entries are cut */
+    LOG_KEPT = 262144 /* bytes for a reader that is slow */
+};
 
 static enum log_level threshold = LOG_INFO;
 static const char *const names[] = { "debug", "info", "warn", "error" };
+
+static bool waits = true;
+static struct sink sink; /* where it does not */
+static struct {
+    size_t n;
+    char bytes[LOG_KEPT]; /* entries, the length of each as a size_t before it */
+} kept;
+static uint64_t *dropped, told; /* told: those that the log has told of; dropped: unless it waits */
 
 void log_set_level(enum log_level level)
 {
@@ -61,6 +78,79 @@ static size_t put_text(char *out, size_t size, const char *text)
     return n;
 }
 
+/* --- to the reader --- */
+
+/* Returns false where the reader takes nothing now. An entry of which a part was taken goes on
+ * later. A log that cannot be written has nowhere to say so. */
+static bool give(const char *line, size_t *n)
+{
+    ssize_t taken = waits ? write(STDERR_FILENO, line, *n) : sink_write(&sink, line, *n);
+    if (waits)
+        return true;
+    *n = taken < 0 ? 0 : *n - (size_t)taken;
+    return *n == 0;
+}
+
+static void keep(const char *line, size_t n)
+{
+    if (kept.n + sizeof n + n > sizeof kept.bytes) {
+        ++*dropped;
+        return;
+    }
+    memcpy(kept.bytes + kept.n, &n, sizeof n);
+    memcpy(kept.bytes + kept.n + sizeof n, line, n);
+    kept.n += sizeof n + n;
+}
+
+static void take_away(size_t n)
+{
+    kept.n -= n;
+    memmove(kept.bytes, kept.bytes + n, kept.n);
+}
+
+void log_flush(void)
+{
+    size_t at = 0;
+    while (at < kept.n) {
+        size_t n, left;
+        memcpy(&n, kept.bytes + at, sizeof n);
+        left = n;
+        if (!give(kept.bytes + at + sizeof n, &left)) { /* its end stays, as an entry */
+            at += n - left;
+            memcpy(kept.bytes + at, &left, sizeof left);
+            break;
+        }
+        at += sizeof n + n;
+    }
+    if (at > 0)
+        take_away(at);
+    if (kept.n == 0 && !waits && *dropped > told) {
+        uint64_t n = *dropped - told;
+        told = *dropped;
+        log_warn("log: its reader was too slow; %" PRIu64 " entries were dropped", n);
+    }
+}
+
+static void put(const char *line, size_t n)
+{
+    size_t left = n;
+    if (kept.n > 0)
+        log_flush();
+    if (kept.n > 0)
+        keep(line, n);
+    else if (!give(line, &left))
+        keep(line + n - left, left);
+}
+
+void log_never_wait(uint64_t *count)
+{
+    told = *count;
+    dropped = count;
+    if (waits)
+        sink_init(&sink, STDERR_FILENO);
+    waits = false;
+}
+
 void log_write(enum log_level level, const char *id, const char *format, ...)
 {
     if (level < threshold)
@@ -75,7 +165,5 @@ void log_write(enum log_level level, const char *id, const char *format, ...)
                           names[level], id);
     n += put_text(line + n, sizeof line - n - 1, text);
     line[n++] = '\n';
-    /* A log that cannot be written has nowhere to say so. */
-    ssize_t ignored = write(STDERR_FILENO, line, n);
-    (void)ignored;
+    put(line, n);
 }

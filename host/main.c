@@ -6,6 +6,7 @@
 
 #include "cli.h"
 #include "load_check.h"
+#include "log_writer.h"
 #include "worker.h"
 
 static const char help[] =
@@ -63,15 +64,25 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    { "run", cli_run },           { "reload", cli_reload },
-    { "status", cli_status },     { "upgrade", cli_upgrade },
-    { "check", cli_check },       { "publish", cli_publish },
-    { "usage", cli_usage },       { "key", cli_key },
-    { "exec", cli_exec },         { "test", cli_test },
-    { "new", cli_new },           { "version", cli_version },
-    { "--version", cli_version }, { "help", cli_help },
-    { "--help", cli_help },       { "-h", cli_help },
-    { "worker", worker_main },    { "load-check", load_check_main }, /* for the gateway's own use */
+    { "run", cli_run },
+    { "reload", cli_reload },
+    { "status", cli_status },
+    { "upgrade", cli_upgrade },
+    { "check", cli_check },
+    { "publish", cli_publish },
+    { "usage", cli_usage },
+    { "key", cli_key },
+    { "exec", cli_exec },
+    { "test", cli_test },
+    { "new", cli_new },
+    { "version", cli_version },
+    { "--version", cli_version },
+    { "help", cli_help },
+    { "--help", cli_help },
+    { "-h", cli_help },
+    { "worker", worker_main },
+    { "load-check", load_check_main }, /* for the gateway's own use */
+    { "log-writer", log_writer_main },
 };
 
 /* A file that is opened later must not take the place of a standard stream that was closed: logs

@@ -53,6 +53,15 @@ static void on_redis_stopped(void *arg)
     close_rest(m);
 }
 
+static void on_log_stopped(struct master *m)
+{
+    master_log_deinit(m);
+    if (m->redisd != NULL)
+        redisd_stop(m->redisd, on_redis_stopped, m);
+    else
+        close_rest(m);
+}
+
 void master_workers_gone(struct master *m)
 {
     if (m->gone)
@@ -63,10 +72,7 @@ void master_workers_gone(struct master *m)
     master_place_deinit(m);
     master_admin_stop(m);
     master_http_stop(m);
-    if (m->redisd != NULL)
-        redisd_stop(m->redisd, on_redis_stopped, m);
-    else
-        close_rest(m);
+    master_log_stop(m, on_log_stopped);
 }
 
 void master_end(struct master *m, int code)
@@ -98,6 +104,8 @@ static void on_signal(uv_signal_t *h, int signum)
     struct master *m = h->data;
     if (signum == SIGHUP)
         master_reload(m, "SIGHUP", NULL, NULL);
+    else if (signum == SIGUSR1)
+        master_log_reopen(m);
     else if (signum == SIGUSR2)
         master_upgrade(m, NULL, NULL);
     else
@@ -115,6 +123,7 @@ static void on_child(uv_signal_t *h, int signum)
         if (waitpid(w->pid, &status, WNOHANG) == w->pid)
             master_worker_lost(m, w->pid, status);
     }
+    master_log_lost(m, &status);
     if (m->check != NULL) {
         pid_t pid = check_pid(m->check);
         if (waitpid(pid, &status, WNOHANG) == pid)
@@ -122,7 +131,7 @@ static void on_child(uv_signal_t *h, int signum)
     }
 }
 
-static const int signal_numbers[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR2 };
+static const int signal_numbers[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 };
 
 void master_signals_hold(bool hold)
 {
@@ -214,6 +223,8 @@ static int start(struct master *m)
         return -1;
     }
     fcntl(m->zone_fd, F_SETFD, FD_CLOEXEC);
+    log_never_wait(&zone_totals(m->zone)->log_dropped);
+    master_log_init(m);
     int err = shared_new(&m->shared, strtoull(plan_text(m->plan, "shared.size"), NULL, 10));
     if (err != 0) {
         log_error("shared.size: %s", strerror(-err));
@@ -226,6 +237,7 @@ static int start(struct master *m)
     master_guard_start(m);
     master_tickets_start(m);
     plan_warn(m->plan);
+    master_log_apply(m);
     for (unsigned i = 0; i < m->places; i++)
         master_worker_start(m, i);
     return 0;
@@ -263,6 +275,7 @@ static int resume(struct master *m, const struct kept *k)
     enum log_level level;
     if (log_level_of(plan_text(m->plan, "log.level"), &level) == 0)
         log_set_level(level);
+    log_never_wait(&zone_totals(m->zone)->log_dropped);
     master_place_init(m);
     if (claim_run_dir(m) != 0)
         return -1;
@@ -272,6 +285,7 @@ static int resume(struct master *m, const struct kept *k)
     if (start_admin(m, k->http) != 0)
         return -1;
     m->ready = m->rolling = true;
+    master_log_apply(m);
     master_guard_start(m);
     master_tickets_start(m);
     on_child(&m->child, SIGCHLD); /* who died in between */

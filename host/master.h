@@ -12,6 +12,7 @@
  *   master_watch.c   files that change
  *   master_socket.c  listening sockets
  *   master_tickets.c keys of TLS session tickets
+ *   master_log.c     the process that writes the access log
  *   master_status.c  what it knows, as JSON and as text
  *   master_metrics.c the same and what plugins count, for Prometheus
  *   master_admin.c   actions over a Unix socket
@@ -20,6 +21,7 @@
 #define TOLLGATE_MASTER_H
 
 #include <limits.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "buf.h"
@@ -71,6 +73,7 @@ struct check;
 struct watch;
 struct admin;
 struct http;
+struct logger;
 
 struct master {
     struct loop loop;
@@ -87,7 +90,7 @@ struct master {
     struct member *members;
     struct plan *plan; /* committed, older ones behind it */
     struct redisd *redisd;
-    uv_signal_t signals[4];
+    uv_signal_t signals[5];
     uv_signal_t child;
     struct timer guard;
     struct timer tickets;      /* the next key is due */
@@ -122,6 +125,7 @@ struct master {
     struct watch *watch;
     struct admin *admin;
     struct http *http;
+    struct logger *logger;
     int64_t started;          /* ms since the epoch */
     bool ready, ending, gone; /* gone: the workers are */
     int code;
@@ -210,6 +214,27 @@ void master_sockets_shut(struct master *m);
 /* master_tickets.c: also after each change of the plan. */
 void master_tickets_start(struct master *m);
 void master_tickets_stop(struct master *m);
+
+/* master_log.c: once the zone is there. */
+void master_log_init(struct master *m);
+void master_log_deinit(struct master *m);
+/* The end of a slot's pipe that its worker writes; -1 where it cannot be made (logged). */
+int master_log_pipe(struct master *m, unsigned slot);
+/* The log writer does as the committed configuration says; it is started where it is needed. */
+void master_log_apply(struct master *m);
+void master_log_reopen(struct master *m);
+/* True where it was the log writer that ended. */
+bool master_log_lost(struct master *m, int *status);
+/* Reads and writes what is left; called behind the last worker. on_stopped is called at once or
+ * later. */
+void master_log_stop(struct master *m, void (*on_stopped)(struct master *m));
+/* Over an upgrade: lines of what is kept, flags of its descriptors, and such a line taken (false:
+ * it is another's). */
+void master_log_state(const struct master *m, FILE *f);
+void master_log_keep(const struct master *m, int flags);
+bool master_log_take(struct master *m, const char *word, const char *rest);
+/* The log writer of the program before gives way to one of ours. */
+void master_log_renew(struct master *m);
 
 /* master_status.c, master_metrics.c */
 void master_status(struct master *m, struct buf *out);

@@ -73,6 +73,7 @@ static void on_guard(struct timer *t)
         look_at(m, w);
     m->guard_due = now + GUARD_MS;
     timer_set(&m->loop, t, GUARD_MS);
+    log_flush();
 }
 
 void master_guard_start(struct master *m)

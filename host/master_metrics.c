@@ -44,6 +44,21 @@ static void labelled(struct metrics *all, enum metric_kind kind, const char *nam
         log_error("metric %s: %s", name, why); /* a mistake of ours, which a test shows */
 }
 
+static void dropped_metric(struct metrics *all, const char *log, const char *reason, uint64_t v)
+{
+    const char *why;
+    const struct metric_spec spec = { .kind = METRIC_COUNTER,
+                                      .name = "tollgate_log_dropped_total",
+                                      .help = "Lines of logs that were dropped",
+                                      .nlabels = 2,
+                                      .labels = { "log", "reason" },
+                                      .own = true };
+    struct metric *m = metrics_register(all, &spec, &why);
+    const struct slice values[] = { slice_of(log), slice_of(reason) };
+    if (m != NULL)
+        metric_add(metric_series(m, values), (double)v);
+}
+
 static void counter(struct metrics *all, const char *name, const char *help, uint64_t v)
 {
     labelled(all, METRIC_COUNTER, name, help, NULL, NULL, (double)v);
@@ -190,6 +205,34 @@ static void configuration(struct master *m, struct metrics *all)
                  "1 where a plugin is quarantined", "plugin", q->plugin, q->active);
 }
 
+/* lines_failed: what the log writer could not write. */
+static void logs(struct master *m, struct metrics *all)
+{
+    const struct zone_totals *t = zone_totals(m->zone);
+    struct access_counts sum = { 0 };
+    uint64_t entries = t->log_dropped;
+    for (unsigned i = 0; i < zone_slots(m->zone); i++) {
+        const struct zone_slot *s = zone_slot(m->zone, i);
+        sum.sampled += s->access.sampled;
+        sum.dropped += s->access.dropped;
+        sum.died += s->access.died;
+        entries += s->log_dropped;
+    }
+    const struct {
+        const char *log, *reason;
+        uint64_t n;
+    } dropped[] = { { "access", "slow_reader", sum.dropped },
+                    { "access", "write_failed", t->lines_failed },
+                    { "access", "worker_died", sum.died },
+                    { "error", "slow_reader", entries } };
+    counter(all, "tollgate_access_log_lines_total", "Lines of the access log that were written",
+            t->lines_written);
+    counter(all, "tollgate_access_log_sampled_total",
+            "Requests without a line in the access log, by log.access.sample", sum.sampled);
+    for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++)
+        dropped_metric(all, dropped[i].log, dropped[i].reason, dropped[i].n);
+}
+
 static void process(struct master *m, struct metrics *all)
 {
     labelled(all, METRIC_GAUGE, "tollgate_build_info", "Version of the gateway", "version",
@@ -213,6 +256,7 @@ void master_metrics(struct master *m, struct buf *out)
     handshakes(m, all, &s.counters);
     quota(all, &s.quota);
     shared_dictionary(m, all);
+    logs(m, all);
     for (unsigned i = 0; i < zone_slots(m->zone); i++)
         metrics_merge(all, zone_metrics(m->zone, i), true);
     metrics_merge(all, zone_metrics_gone(m->zone), false);

@@ -89,6 +89,7 @@ static void commit(struct master *m)
     master_guard_lift(m);
     p->next = m->plan;
     m->plan = p;
+    master_log_apply(m);
     for (unsigned i = 1; p != NULL; i++, p = p->next) {
         if (i == PLANS_KEPT && p->next != NULL) {
             plan_free(p->next);

@@ -42,6 +42,7 @@ static void write_state(struct master *m, FILE *f, const struct plan *p)
             m->zone_fd, shared_fd(m->shared), p->number, p->fd);
     if (m->http != NULL)
         fprintf(f, "http %d\n", master_http_fd(m));
+    master_log_state(m, f);
     if (m->redisd != NULL)
         fprintf(f, "redis %d %d\n", (int)redisd_pid(m->redisd), redisd_lock(m->redisd));
     fprintf(f, "sockets %u %u", m->naddresses, m->places);
@@ -59,6 +60,7 @@ static void keep(struct master *m, const struct plan *p, int flags)
     fcntl(m->zone_fd, F_SETFD, flags);
     fcntl(shared_fd(m->shared), F_SETFD, flags);
     fcntl(p->fd, F_SETFD, flags);
+    master_log_keep(m, flags);
     if (m->http != NULL)
         fcntl(master_http_fd(m), F_SETFD, flags);
     if (m->redisd != NULL)
@@ -185,8 +187,14 @@ static bool take_line(struct master *m, const char *line, struct kept *k)
     const char *rest = line + used;
     if (strcmp(word, "started") == 0)
         return sscanf(rest, "%" SCNd64, &m->started) == 1;
-    if (strcmp(word, "zone") == 0)
-        return sscanf(rest, "%d", &m->zone_fd) == 1 && (m->zone = zone_map(m->zone_fd)) != NULL;
+    if (strcmp(word, "zone") == 0) {
+        if (sscanf(rest, "%d", &m->zone_fd) != 1 || (m->zone = zone_map(m->zone_fd)) == NULL)
+            return false;
+        master_log_init(m);
+        return true;
+    }
+    if (m->logger != NULL && master_log_take(m, word, rest))
+        return true;
     if (strcmp(word, "shared") == 0)
         return sscanf(rest, "%d", &a) == 1 && shared_map(&m->shared, a) == 0;
     if (strcmp(word, "plan") == 0) {
@@ -252,6 +260,7 @@ void master_roll(struct master *m)
     if (!m->rolling)
         return;
     m->rolling = false;
+    master_log_renew(m);
     log_info("upgraded: tollgate %s serves", TOLLGATE_VERSION);
     notify("READY=1");
     master_watch_start(m);

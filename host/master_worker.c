@@ -47,12 +47,14 @@ static char **arguments(struct master *m, const struct member *w, int control_fd
     argv[8] = mem_strdup(m->redisd != NULL ? redisd_socket(m->redisd) : "-");
     argv[9] = text_of((long)share);
     argv[10] = text_of(shared_fd(m->shared));
+    argv[11] = text_of(master_log_pipe(m, w->slot));
     for (unsigned i = 0; i < n; i++)
-        argv[11 + i] = text_of(m->sockets[i]);
+        argv[12 + i] = text_of(m->sockets[i]);
     return argv;
 }
 
-static void run_child(struct master *m, char **argv, int control_fd, pid_t parent)
+static void run_child(struct master *m, const struct member *w, char **argv, int control_fd,
+                      pid_t parent)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -65,6 +67,9 @@ static void run_child(struct master *m, char **argv, int control_fd, pid_t paren
     fcntl(control_fd, F_SETFD, 0);
     fcntl(m->zone_fd, F_SETFD, 0);
     fcntl(shared_fd(m->shared), F_SETFD, 0);
+    int log = master_log_pipe(m, w->slot);
+    if (log >= 0)
+        fcntl(log, F_SETFD, 0);
     for (unsigned i = 0; i < m->naddresses * m->places; i++)
         fcntl(m->sockets[i], F_SETFD, 0);
     execv(paths_image(), argv);
@@ -156,7 +161,7 @@ static int spawn(struct master *m, struct member *w, const int pair[2])
     fcntl(pair[1], F_SETFD, FD_CLOEXEC);
     w->pid = fork();
     if (w->pid == 0)
-        run_child(m, argv, pair[1], parent);
+        run_child(m, w, argv, pair[1], parent);
     int err = w->pid < 0 ? -errno : 0;
     for (char **a = argv; *a != NULL; a++)
         mem_free(*a);

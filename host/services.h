@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "access_log.h"
 #include "counters.h"
 #include "fetch.h"
 #include "figures.h"
@@ -47,9 +48,8 @@ struct services {
     struct rds_pool *rds_pool;         /* connections to lend; NULL likewise */
     struct quota *quota;               /* NULL likewise */
     struct quota_stats *quota_at;      /* where it counts; NULL: in memory of its own */
-    struct shared *shared;  /* NULL while a configuration loads, and in tools that have none */
-    struct buf *access_log; /* lines of this turn; NULL where switched off */
-    struct deferred *access_flush;
+    struct shared *shared; /* NULL while a configuration loads, and in tools that have none */
+    struct access_log *access_log;     /* NULL in tools */
     const struct ticket_ring *tickets; /* keys of TLS session tickets; NULL in tools */
     struct counters *counters;         /* of this worker; NULL in tools, which serve no requests */
     struct metrics *metrics;           /* of plugins; NULL in tools until the first is registered */

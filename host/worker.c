@@ -57,6 +57,7 @@ static void on_beat(struct timer *t)
     if (w->gw.current != NULL)
         w->slot->lua_bytes = (uint64_t)lua_gc(w->gw.current->L, LUA_GCCOUNT, 0) * 1024;
     worker_accept(w);
+    log_flush();
 }
 
 /* --- the end --- */
@@ -187,7 +188,7 @@ static void on_message(void *arg, struct slice text, int fd)
 
 /* --- the start --- */
 
-static int start(struct worker *w, int control_fd)
+static int start(struct worker *w, int control_fd, int log_fd)
 {
     static const struct control_events events = { on_message, on_control_end };
     if (loop_init(&w->loop) != 0 || gateway_init(&w->gw, &w->loop) != 0)
@@ -195,6 +196,9 @@ static int start(struct worker *w, int control_fd)
     w->gw.sv.counters = &w->slot->counters;
     w->gw.sv.quota_at = &w->slot->quota;
     w->gw.sv.watch.mark = &w->slot->mark;
+    if (log_fd >= 0)
+        fcntl(log_fd, F_SETFD, FD_CLOEXEC);
+    w->gw.sv.access_log = access_log_new(&w->loop, log_fd, &w->slot->access);
     worker_join(w);
     w->gw.on_closing = on_gateway_closing;
     w->gw.on_end = on_gateway_end;
@@ -219,10 +223,10 @@ static struct worker *worker_new(int argc, char **argv)
     w->zone = zone_map(atoi(argv[5]));
     w->gw.redis_socket = strcmp(argv[6], "-") != 0 ? argv[6] : NULL;
     w->limit = (uint32_t)strtoul(argv[7], NULL, 10);
-    w->naddresses = (unsigned)(argc - 9) / w->places;
+    w->naddresses = (unsigned)(argc - 10) / w->places;
     w->fds = mem_zalloc((w->naddresses * w->places + 1) * sizeof *w->fds);
     for (unsigned i = 0; i < w->naddresses * w->places; i++) {
-        w->fds[i] = atoi(argv[9 + i]);
+        w->fds[i] = atoi(argv[10 + i]);
         fcntl(w->fds[i], F_SETFD, FD_CLOEXEC);
     }
     w->waiting_fd = -1;
@@ -246,7 +250,7 @@ static void show_start(struct worker *w)
 
 int worker_main(int argc, char **argv)
 {
-    struct worker *w = argc >= 9 && atoi(argv[2]) > 0 ? worker_new(argc, argv) : NULL;
+    struct worker *w = argc >= 10 && atoi(argv[2]) > 0 ? worker_new(argc, argv) : NULL;
     if (w == NULL || w->zone == NULL || w->gw.sv.shared == NULL) {
         log_error("worker: this command is for the gateway's own use");
         return 2;
@@ -255,7 +259,8 @@ int worker_main(int argc, char **argv)
     w->slot = zone_slot(w->zone, w->slot_number);
     show_start(w);
     worker_signals(w);
-    if (start(w, atoi(argv[4])) != 0)
+    log_never_wait(&w->slot->log_dropped);
+    if (start(w, atoi(argv[4]), atoi(argv[9])) != 0)
         return 1;
     loop_run(&w->loop);
     int left = loop_deinit(&w->loop);

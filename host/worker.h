@@ -10,8 +10,8 @@ enum {
 }; /* exit codes: must not be started again; something was left open */
 
 /* Arguments of the internal command: config, place, places, slot, control fd, zone fd, socket of
- * the private Redis or "-", connections that this worker may have, fd of the dictionary, then the
- * descriptors of the listening sockets (for each address, one a place). Returns the exit code. */
+ * the private Redis or "-", connections that this worker may have, fd of the dictionary, fd of the
+ * access log's pipe or -1, then the descriptors of the listening sockets (for each address, one a place). Returns the exit code. */
 int worker_main(int argc, char **argv);
 
 #endif

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "access_log.h"
 #include "counters.h"
 #include "metrics_area.h"
 #include "quota.h"
@@ -38,6 +39,8 @@ struct zone_slot {
     char redis_problem[ZONE_TEXT]; /* written before redis_usable becomes 0 */
     struct counters counters;
     struct quota_stats quota;
+    struct access_counts access;
+    uint64_t log_dropped; /* entries of the error log */
 };
 
 /* Why a worker that was to serve on ended. */
@@ -47,6 +50,8 @@ enum zone_exit { EXIT_CODE, EXIT_SIGNAL, EXIT_WATCHDOG, EXIT_REASONS };
 struct zone_totals {
     uint64_t reloads, reload_failures;
     uint64_t restarts[EXIT_REASONS];
+    uint64_t log_dropped;                 /* entries of its error log */
+    uint64_t lines_written, lines_failed; /* of the access log; by the log writer */
 };
 
 struct ticket_ring;

@@ -13,6 +13,7 @@ local targets = require "tollgate.config_targets"
 local policy = require "tollgate.config_policy"
 local listen = require "tollgate.config_listen"
 local network = require "tollgate.config_network"
+local logs = require "tollgate.config_log"
 
 local M = {}
 
@@ -102,7 +103,7 @@ local function normalise(config, path, dir)
     file = path, dir = dir,
     listen = listen.addresses(config.listen), admin = config.admin and listen.normalise(config.admin, "admin"),
     redis = redis_of(config.redis), data_dir = config.data_dir, run_dir = config.run_dir,
-    plugin_path = config.plugin_path, log = config.log, via = config.via, limits = config.limits,
+    plugin_path = config.plugin_path, log = logs.normalise(config.log, dir), via = config.via, limits = config.limits,
     shared = config.shared, routing = config.routing, resolver = network.resolver_of(config.resolver),
     trusted_proxies = config.trusted_proxies, forwarded = network.forwarded_of(config.forwarded),
     timeouts = routes.milliseconds(config.timeouts),
@@ -169,6 +170,7 @@ function M.load(path, host)
   expand(checked)
   local config = normalise(checked, path, dir)
   faults = check_addresses(config)
+  for _, one in ipairs(logs.check(checked)) do faults[#faults + 1] = one end
   if #faults > 0 then return nil, masked_faults(secrets, faults) end
   config.effective = effective(checked)
   config.secrets = secrets

@@ -3,6 +3,7 @@
 local listen = require "tollgate.config_listen"
 local network = require "tollgate.config_network"
 local values = require "tollgate.config_values"
+local log = require "tollgate.config_log"
 local routes = require "tollgate.config_routes"
 local targets = require "tollgate.config_targets"
 
@@ -126,11 +127,7 @@ return {
   run_dir = { type = "path", doc = "sockets and the like; default: data_dir" },
   plugin_path = { type = "list", of = { type = "path" }, default = {},
     doc = "folders of plugins; those that ship are always behind them" },
-  log = { type = "table", default = {}, doc = "what is logged", fields = {
-    level = { type = "string", one_of = { "debug", "info", "warn", "error" }, default = "info",
-      doc = "of the error log" },
-    access = { type = "boolean", default = true, doc = "a JSON line on stdout for each request" },
-  } },
+  log = { type = "table", default = {}, doc = "what is logged", fields = log.fields },
   timeouts = { type = "table", default = {}, doc = "seconds", fields = {
     head = seconds(30, "from a request's first byte to the end of its head"),
     body = seconds(60, "between two pieces of a request body"),

@@ -54,7 +54,7 @@ describe("the access log", function()
     local res = chat {}
     local line = line_of(res)
     assert.matches("^%d%d%d%d%-%d%d%-%d%dT%d%d:%d%d:%d%d%.%d%d%dZ$", line.time)
-    for _, name in ipairs { "seconds", "first_byte_seconds", "origin_seconds" } do
+    for _, name in ipairs { "seconds", "access_seconds", "connect_seconds", "first_byte_seconds", "origin_seconds" } do
       assert.is_true(line[name] >= 0 and line[name] < 60, name)
       line[name] = nil
     end

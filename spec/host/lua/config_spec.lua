@@ -153,7 +153,7 @@ describe("keys of the gateway", function()
     assert.equal("/etc/tg", out.dir)
     assert.equal(PATH, out.file)
     assert.same({}, out.plugin_path)
-    assert.same({ level = "info", access = true }, out.log)
+    assert.same({ level = "info", access = { to = "stdout", format = "json", sample = {} } }, out.log)
     assert.same({ head = 30000, body = 60000, connect = 5000, first_byte = 300000, idle = 300000, keepalive = 75000,
       handshake = 10000, ticket_keys = 43200000, write = 60000, drain = 30000 }, out.timeouts)
     assert.same({ head = 16384, url = 8192, fields = 100, body = 10485760, connections = 10000, pipelined = 65536 },
