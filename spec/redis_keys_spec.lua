@@ -140,8 +140,13 @@ local function start(redis)
         { name = "chat", path = CHAT, targets = { { url = origin.url } },
           plugins = { auth = { keys = "keys.jsonl" }, quota = {} } },
         { name = "cached", path = "/cached" .. CHAT, targets = { { url = origin.url } }, plugins = { cache = {} } },
+        { name = "tenants", path = "/tenants/*", targets = { { url = origin.url } }, plugins = { cache = {
+          { key = "balance:{tenantId}", path = "/tenants/{tenantId}/balance", shared = true },
+          { key = "stats:{tenantId}:current_month", path = "/tenants/{tenantId}/stats", shared = true } } } },
         { name = "hook", path = "/hook", plugins = { webhook = { secret = "s",
-          events = { ["balance.updated"] = { drop = { "balance:{tenantId}", "stats:{tenantId}:current_month" } } } } } },
+          events = { ["balance.updated"] = { drop = { "balance:{tenantId}", "stats:{tenantId}:current_month" } },
+            ["invoice.created"] = { drop = { "stats:{tenantId}:current_month" } },
+            ["invoice.cancelled"] = { drop = { "stats:{tenantId}:current_month" } } } } } },
         { name = "plain", path = "/plain", targets = { { url = origin.url } },
           plugins = { quota = { rps = RATE, burst = BURST, concurrency = 2 },
             ratelimit = { windows = { { limit = 100, seconds = WINDOW }, { limit = 100, seconds = WINDOW, name = "b" } } } } },
@@ -173,6 +178,7 @@ local function run_all(gw)
   local event = '{"id":"e:1","type":"balance.updated","tenantId":"a:b"}'
   assert.equal(200, gw:request({ path = "/hook", method = "POST", body = event,
     headers = { ["x-signature"] = support.hmac_sha256("s", event) } }).status)
+  for _, name in ipairs { "balance", "stats" } do gw:request { path = "/tenants/x:y/" .. name } end
   for _ = 1, 2 do assert.equal(0, gw:command("publish").code) end
   return open
 end
@@ -201,7 +207,7 @@ local function full_run()
   end, "the reservations of the two streams alone")
   redis:must("DEL", held[1])
   for _, conn in ipairs(open) do conn:close() end
-  gw:wait_access(16)
+  gw:wait_access(18)
   support.wait_for(function()
     local left = redis:must("KEYS", "q:reserved:*")
     return #left == 1 and redis:must("GET", left[1]) == "-1" and #redis:must("KEYS", "q:conc:*") == 0

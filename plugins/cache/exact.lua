@@ -150,21 +150,21 @@ function M.access(self, ctx)
   local headers = request.headers
   local wanted = conf.client_control and control.request(headers["cache-control"], headers.pragma) or {}
   local fwd = bypass_of_head(self, ctx, wanted)
-  if fwd then return lookup.bypass(ctx, fwd) end
+  if fwd then return lookup.bypass(self, ctx, fwd) end
   local body, members
   if request.method == "POST" then
     body, members = read_body(request)
-    if not body then return lookup.bypass(ctx, "bypass", "body") end
+    if not body then return lookup.bypass(self, ctx, "bypass", "body") end
     local why = question.bypass(members, conf.bypass, tg.json.decode)
-    if why then return lookup.bypass(ctx, "bypass", "body") end
+    if why then return lookup.bypass(self, ctx, "bypass", "body") end
   end
   local ask = new_ask(self, ctx, wanted, body, members)
   if ask.stream and ask.api.asks_usage then
     -- On a miss the origin has to tell the usage, whoever asked: it belongs to the answer that is kept.
     ask.include_usage = tg.llm.want_usage(ctx)
-    if ask.include_usage == nil then return lookup.bypass(ctx, "bypass", "body") end
+    if ask.include_usage == nil then return lookup.bypass(self, ctx, "bypass", "body") end
   end
-  if ask.stream and not ask.api.replay then return lookup.bypass(ctx, "bypass", "body") end
+  if ask.stream and not ask.api.replay then return lookup.bypass(self, ctx, "bypass", "body") end
   return lookup.access(self, ctx, ask)
 end
 

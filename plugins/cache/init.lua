@@ -6,19 +6,26 @@
 -- came as a stream is put together first. Kept is what the origin answered with 200 and ended properly, calls of tools
 -- and reasoning included; not what holds an error, was cut, is encoded, or is larger than `max_size`.
 --
--- Requests that miss the same key at once make one request to the origin in a replica; the others wait for its answer, or,
--- with `follow = "read_along"`, read the stream with it where their worker is the same. Where it brings none they ask for
--- themselves. Redis that errs is a miss. `Cache-Control` of requests is obeyed (no-store, no-cache, max-age,
--- only-if-cached); answers say what was done in `Cache-Status` (RFC 9211), hits their `Age`.
+-- With `key` it keeps a resource, cache-aside: what a GET answers, under a key that other services know too, such as
+-- `balance:{tenantId}`, for which `path` and `fields` say where the braces are filled from. A reader must be of the tenant that
+-- the key names, unless `shared`. A value that was read before an invalidation never lands behind it, and a configuration
+-- in which no `webhook` drops a `balance:` or `stats:` key on the events that change it is refused. A request that says more
+-- than the key does, by query or header, goes to the origin. A route may have several, each with a `path` of its own.
+--
+-- Requests that miss the same key at once make one request to the origin in a replica; the others wait for its answer. Where
+-- it brings none they ask for themselves, one at a time. Redis that errs is a miss. `Cache-Control` of requests is obeyed
+-- (no-store, no-cache, max-age, only-if-cached); answers say what was done in `Cache-Status` (RFC 9211), hits their `Age`.
 --
 -- | answer | when |
 -- |---|---|
+-- | 403 `wrong_tenant` | the key is of another tenant than the caller |
 -- | 504 `only_if_cached` | the client asked for a stored answer alone, and there is none |
 
 local tg = require "tollgate"
 local exact = require "cache.exact"
 local flight = require "cache.flight"
 local lookup = require "cache.lookup"
+local resource = require "cache.resource"
 local store = require "cache.store"
 
 local TOKEN = "^[%w!#$%%&'*+.^_`|~-]+$" -- name of a header field, RFC 9110, section 5.6.2
@@ -31,10 +38,23 @@ end
 local M = {
   version = "1.0.0",
   priority = 500,
-  once = true,
   schema = {
-    ttl = { type = "duration", min = 0.001, max = 86400 * 366, doc = "seconds that an answer is kept; default 300" },
+    ttl = { type = "duration", min = 0.001, max = 86400 * 366,
+      doc = "seconds that an answer is kept; default 300, of balance: 60" },
     shared = { type = "boolean", default = false, doc = "one answer for all tenants and keys" },
+    key = { type = "string", check = resource.check_key,
+      doc = 'keep a resource under this key, such as "balance:{tenantId}"' },
+    path = { type = "string", check = resource.check_path,
+      doc = 'of a resource: which paths it is for, and fields in them: "/tenants/{tenantId}/balance"' },
+    fields = { type = "map", keys = "^[%a_][%w_]*$", hint = "must be a name as in {name}", default = {},
+      values = { type = "string", check = resource.check_source },
+      doc = 'where other fields of the key come from: "query.NAME", "header.NAME", "consumer.tenant", …' },
+    tenant = { type = "string", min = 1, default = "tenantId", doc = "the field of the key that is the tenant" },
+    extract = { type = "string", min = 1,
+      doc = "of a resource: keep and answer but the number at this place of the answer" },
+    invalidation = { type = "string", one_of = { "required", "none" },
+      doc = "whether a webhook has to drop the key; default required for balance: and stats:" },
+    ignore_headers = header_names "of a resource: request headers that change no answer",
     version = { type = "string", default = "", doc = "counts as part of the question: another one lets go of all that is kept" },
     headers = header_names "request headers that change the answer, besides those of LLM APIs",
     get = { type = "boolean", default = false, doc = "keep answers to GET too" },
@@ -70,18 +90,57 @@ local HOST = { shared = tg.shared, condition = tg.condition, now = tg.now }
 
 local instances = setmetatable({}, { __mode = "k" })
 
+-- Settings of one kind of cache alone.
+local OF_RESOURCES = { "path", "extract", "invalidation" }
+local OF_EXACT = { get = false, version = "" }
+
+function M.check(conf, at, about)
+  local faults = {}
+  local function add(key, message) faults[#faults + 1] = { path = at .. "." .. key, message = message } end
+  if conf.key then
+    for name, default in pairs(OF_EXACT) do
+      if conf[name] ~= default then add(name, "belongs to exact responses: not together with key") end
+    end
+    if #conf.headers > 0 then add("headers", "belongs to exact responses: header fields of a key are named in fields") end
+    resource.check(add, conf, about.config)
+  else
+    for _, name in ipairs(OF_RESOURCES) do
+      if conf[name] then add(name, "needs key: it belongs to resources") end
+    end
+    if next(conf.fields) then add("fields", "needs key: it belongs to resources") end
+  end
+  return faults
+end
+
 function M.init(conf)
-  local self = { conf = conf, flights = flight.new(HOST, "cache:flight:", conf.lease) }
-  exact.prepare(self)
+  local self = { conf = conf, flights = flight.new(HOST, "cache:flight:", conf.lease), kind = conf.key and resource or exact }
+  self.kind.prepare(self)
   store.start(conf.l1 ~= nil)
   tg.timer.every(conf.lease / 3, function() self.flights:renew() end, { lingers = true })
   instances[conf] = self
 end
 
-function M.access(conf, ctx) return exact.access(instances[conf], ctx) end
+-- Of several on a route, the first whose request it is has it; ctx.cache is its alone.
+function M.access(conf, ctx)
+  local self = instances[conf]
+  if not ctx.cache then return self.kind.access(self, ctx) end
+end
 
-function M.response(conf, ctx) lookup.response(instances[conf], ctx) end
+local function own(conf, ctx)
+  local self = instances[conf]
+  return ctx.cache and ctx.cache.owner == self and self
+end
 
-function M.log(conf, ctx) lookup.log(instances[conf], ctx) end
+function M.response(conf, ctx)
+  local self = own(conf, ctx)
+  if not self then return end
+  lookup.response(self, ctx)
+  if self.extract then resource.response(self, ctx) end
+end
+
+function M.log(conf, ctx)
+  local self = own(conf, ctx)
+  if self then lookup.log(self, ctx) end
+end
 
 return M

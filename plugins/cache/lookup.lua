@@ -32,36 +32,37 @@ local function add_status(ctx, of)
 end
 
 --- Lets a request pass, unseen by the cache. Its answer says so.
+-- @tparam table self
 -- @tparam table ctx
 -- @tparam string fwd why, as RFC 9211 has it: "bypass", "request", "method"
 -- @tparam string|nil detail
-function M.bypass(ctx, fwd, detail)
+function M.bypass(self, ctx, fwd, detail)
   count(ctx, "bypass")
-  ctx.cache = { status = { fwd = fwd, detail = detail } }
+  ctx.cache = { owner = self, status = { fwd = fwd, detail = detail } }
 end
 
 --- Refuses a request that may not have what it asks for.
-function M.deny(ctx, ...)
+function M.deny(self, ctx, ...)
   count(ctx, "denied")
-  ctx.cache = { status = { fwd = "request" } }
+  ctx.cache = { owner = self, status = { fwd = "request" } }
   return ctx:refusal(403, ...)
 end
 
-local function hit(ctx, ask, text, left)
+local function hit(ctx, ask, state, text, left)
   local ttl = left >= 0 and left / 1000 or ask.ttl
   local status, body, headers = ask:answer(text)
   if not status then return nil end
   count(ctx, "hit")
   headers.age = ("%d"):format(control.age(ask.ttl, ttl * 1000))
-  ctx.cache = { status = { hit = true, ttl = math.floor(ttl) } }
+  ctx.cache = { owner = state.owner, status = { hit = true, ttl = math.floor(ttl) } }
   return status, body, headers
 end
 
-local function collapsed(ctx, ask, text)
+local function collapsed(ctx, ask, state, text)
   local status, body, headers = ask:answer(text)
   if not status then return nil end
   count(ctx, "collapsed")
-  ctx.cache = { status = { fwd = "miss", collapsed = true } }
+  ctx.cache = { owner = state.owner, status = { fwd = "miss", collapsed = true } }
   return status, body, headers
 end
 
@@ -78,7 +79,7 @@ local function look(ctx, ask, state)
     ask.refresh = true
     return false
   end
-  state.answer = { hit(ctx, ask, text, left) }
+  state.answer = { hit(ctx, ask, state, text, left) }
   if state.answer[1] then return true, text end
   ask.refresh = true -- what is there is no answer: it is replaced
   return false
@@ -112,16 +113,16 @@ local function follow(self, ctx, ask, state, flight)
   state.until_ = state.until_ or tg.now() + self.conf.follow_timeout
   local outcome, text = self.flights:wait(flight, state.until_ - tg.now())
   if outcome == "value" then
-    state.answer = { collapsed(ctx, ask, text) }
+    state.answer = { collapsed(ctx, ask, state, text) }
     if state.answer[1] then return true end
     return "alone"
   end
   return outcome ~= "again" and "alone"
 end
 
-local function only_if_cached(ctx)
+local function only_if_cached(self, ctx)
   count(ctx, "only_if_cached")
-  ctx.cache = { status = { fwd = "request" } }
+  ctx.cache = { owner = self, status = { fwd = "request" } }
   return ctx:refusal(504, "only_if_cached", "There is no stored answer, and the request asked for no other")
 end
 
@@ -140,10 +141,10 @@ end
 -- @tparam table ask
 -- @return what access returns
 function M.access(self, ctx, ask)
-  local state = {}
+  local state = { owner = self }
   while true do
     if look(ctx, ask, state) then return unpack(state.answer, 1, 3) end
-    if ask.only_if_cached then return only_if_cached(ctx) end
+    if ask.only_if_cached then return only_if_cached(self, ctx) end
     if ask.refresh or self.conf.follow == "off" then return forward(self, ctx, ask, state) end
     local role, flight = self.flights:join(ask:flight_key(), ctx.id)
     if role == "pass" then return forward(self, ctx, ask, state) end
@@ -181,7 +182,6 @@ function M.response(self, ctx)
       state.status.stored = true
       state.status.ttl = math.floor(state.ask.ttl)
     end
-    if not why and state.ask.read then state.ask:read(ctx) end
   end
   add_status(ctx, state.status)
 end

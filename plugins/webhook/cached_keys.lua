@@ -11,7 +11,7 @@ local M = {}
 M.CHANNEL = "cache:invalidate"
 
 -- First segments of keys that are no cached resources; dropping one of these would forget a limit or a lock.
-local TAKEN = { q = true, cb = true, cfg = true, fence = true, idem = true, rl = true, hook = true }
+local TAKEN = { q = true, cache = true, cb = true, cfg = true, fence = true, idem = true, rl = true, hook = true }
 
 local function segments(text)
   local list = {}
