@@ -11,11 +11,11 @@
 #include "api.h"
 #include "shared.h"
 
-static const char *const errors[] = { [SHARED_BUSY] = "busy",
-                                      [SHARED_NOT_FOUND] = "not found",
-                                      [SHARED_EXISTS] = "exists",
-                                      [SHARED_NOT_NUMBER] = "not a number",
-                                      [SHARED_NO_MEMORY] = "no memory" };
+static const char *const errors[] = {
+    [SHARED_BUSY] = "busy",       [SHARED_NOT_FOUND] = "not found",
+    [SHARED_EXISTS] = "exists",   [SHARED_NOT_NUMBER] = "not a number",
+    [SHARED_CHANGED] = "changed", [SHARED_NO_MEMORY] = "no memory"
+};
 
 static const lua_Number TTL_MAX = 86400.0 * 366 * 100; /* seconds */
 
@@ -45,27 +45,27 @@ static const char *check_key(lua_State *L, const char *function, struct slice *k
     return key->n == 0 ? "empty key" : key->n > SHARED_KEY_MAX ? "key too long" : NULL;
 }
 
-static struct shared_value check_value(lua_State *L, const char *function)
+static struct shared_value check_value(lua_State *L, int idx, const char *function)
 {
     struct shared_value v = { 0 };
-    switch (lua_type(L, 2)) {
+    switch (lua_type(L, idx)) {
     case LUA_TSTRING:
         v.type = SHARED_STRING;
-        v.text.p = lua_tolstring(L, 2, &v.text.n);
+        v.text.p = lua_tolstring(L, idx, &v.text.n);
         break;
     case LUA_TNUMBER:
         v.type = SHARED_NUMBER;
-        v.number = lua_tonumber(L, 2);
+        v.number = lua_tonumber(L, idx);
         break;
     case LUA_TBOOLEAN:
         v.type = SHARED_BOOLEAN;
-        v.boolean = lua_toboolean(L, 2);
+        v.boolean = lua_toboolean(L, idx);
         break;
     default:
         luaL_error(L,
                    "%s: the value must be a string, a number or a boolean, not %s (tg.json.encode "
                    "makes text of a table)",
-                   function, luaL_typename(L, 2));
+                   function, luaL_typename(L, idx));
     }
     return v;
 }
@@ -143,7 +143,7 @@ static int put(lua_State *L, const char *function,
     bool forced;
     struct shared *s = check_shared(L, function);
     const char *wrong = check_key(L, function, &key);
-    struct shared_value v = check_value(L, function);
+    struct shared_value v = check_value(L, 2, function);
     uint64_t ttl = check_ttl(L, 3, function);
     if (wrong != NULL)
         return fail(L, wrong);
@@ -203,6 +203,28 @@ static int shared_incr_(lua_State *L)
     return 3;
 }
 
+/* tg.shared.swap(key, before, value, ttl in seconds or nil) → true, nil, forced: as set, in one
+ * step for all workers, where the entry's value is still `before`: the same type and bytes; nil:
+ * where there is no entry. So a value that was read and worked on is never written over another
+ * worker's: read it anew and try again. nil, err: "changed", and those of set. */
+static int shared_swap_(lua_State *L)
+{
+    static const char F[] = "tg.shared.swap";
+    struct slice key;
+    struct shared_value before = { 0 };
+    bool forced, absent = lua_isnil(L, 2);
+    struct shared *s = check_shared(L, F);
+    const char *wrong = check_key(L, F, &key);
+    if (!absent)
+        before = check_value(L, 2, F);
+    struct shared_value v = check_value(L, 3, F);
+    uint64_t ttl = check_ttl(L, 4, F);
+    if (wrong != NULL)
+        return fail(L, wrong);
+    enum shared_result r = shared_swap(s, key, absent ? NULL : &before, &v, ttl, &forced);
+    return push_result(L, r, forced);
+}
+
 /* tg.shared.delete(key) → true, also where there was none. nil, err: "empty key", "key too long",
  * "busy". */
 static int shared_delete_(lua_State *L)
@@ -251,10 +273,9 @@ static int shared_ttl_(lua_State *L)
 void api_open_shared(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        { "get", shared_get_ },       { "set", shared_set_ },
-        { "add", shared_add_ },       { "incr", shared_incr_ },
-        { "delete", shared_delete_ }, { "expire", shared_expire_ },
-        { "ttl", shared_ttl_ },       { NULL, NULL },
+        { "get", shared_get_ },   { "set", shared_set_ },       { "add", shared_add_ },
+        { "incr", shared_incr_ }, { "delete", shared_delete_ }, { "expire", shared_expire_ },
+        { "swap", shared_swap_ }, { "ttl", shared_ttl_ },       { NULL, NULL },
     };
     lua_newtable(L);
     luaL_register(L, NULL, functions);

@@ -201,6 +201,46 @@ enum shared_result shared_incr(struct shared *s, struct slice key, double by, co
     return give(sh, SHARED_OK);
 }
 
+/* Whether the entry has this value, under the lock. */
+static bool has_value(struct shared *s, struct shard *sh, uint32_t e, const struct shared_value *v)
+{
+    char room[8];
+    struct slice bytes = bytes_of(v, room);
+    if (shard_type(sh, e) != v->type || shard_value_size(sh, e) != bytes.n)
+        return false;
+    shard_read(sh, e, s->scratch);
+    return memcmp(s->scratch, bytes.p, bytes.n) == 0;
+}
+
+enum shared_result shared_swap(struct shared *s, struct slice key,
+                               const struct shared_value *before, const struct shared_value *v,
+                               uint64_t ttl, bool *forced)
+{
+    char room[8];
+    struct slice bytes = bytes_of(v, room);
+    uint64_t expires = end_of(s, ttl);
+    uint32_t hash;
+    *forced = false;
+    if (!fits(s, key, bytes.n))
+        return SHARED_NO_MEMORY;
+    struct shard *sh = take_of(s, key, &hash);
+    if (sh == NULL)
+        return SHARED_BUSY;
+    uint32_t e = shard_find(sh, hash, key, &s->hooks);
+    if ((e != 0) != (before != NULL) || (e != 0 && !has_value(s, sh, e, before)))
+        return give(sh, SHARED_CHANGED);
+    if (e != 0 && shard_type(sh, e) == v->type && shard_value_size(sh, e) == bytes.n) {
+        shard_write(sh, e, bytes.p);
+        shard_set_expires(sh, e, expires);
+        shard_touch(sh, e);
+        return give(sh, SHARED_OK);
+    }
+    if (e != 0)
+        shard_remove(sh, e);
+    shard_insert(sh, hash, key, v->type, bytes, expires, &s->hooks, forced);
+    return give(sh, SHARED_OK);
+}
+
 enum shared_result shared_delete(struct shared *s, struct slice key)
 {
     uint32_t hash;

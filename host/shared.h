@@ -34,6 +34,7 @@ enum shared_result {
     SHARED_NOT_FOUND,
     SHARED_EXISTS,
     SHARED_NOT_NUMBER,
+    SHARED_CHANGED,
     SHARED_NO_MEMORY /* larger than an entry may be; nothing has changed */
 };
 
@@ -82,6 +83,11 @@ enum shared_result shared_add(struct shared *s, struct slice key, const struct s
  * *init + by. */
 enum shared_result shared_incr(struct shared *s, struct slice key, double by, const double *init,
                                uint64_t init_ttl, double *out, bool *forced);
+/* Replaces the value that is `before`, type and bytes, in one step: else SHARED_CHANGED. NULL for
+ * `before`: where there is no entry. */
+enum shared_result shared_swap(struct shared *s, struct slice key,
+                               const struct shared_value *before, const struct shared_value *v,
+                               uint64_t ttl, bool *forced);
 enum shared_result shared_delete(struct shared *s, struct slice key);
 /* From now on. */
 enum shared_result shared_expire(struct shared *s, struct slice key, uint64_t ttl);

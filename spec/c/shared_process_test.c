@@ -118,6 +118,47 @@ static void is_used_by_several(void **state)
     shared_free(s);
 }
 
+/* Counts in a text of changing length, which is read, changed and swapped. */
+static int swap_and_count(struct shared *s)
+{
+    for (int i = 0; i < TURNS;) {
+        char next[64];
+        bool forced;
+        struct shared_value before, v = { .type = SHARED_STRING };
+        enum shared_result r = shared_get(s, SLICE("swapped"), &before);
+        if (r == SHARED_BUSY) {
+            usleep(100);
+            continue;
+        }
+        bool known = r == SHARED_OK;
+        unsigned long n = known ? strtoul(before.text.p, NULL, 10) + 1 : 1;
+        v.text = (struct slice){ next, (size_t)snprintf(next, sizeof next, "%lu%.*s", n,
+                                                        (int)(n % 20), " counted so far, ...") };
+        char kept[64]; /* what get gave is borrowed */
+        if (known)
+            memcpy(kept, before.text.p, before.text.n);
+        before.text.p = kept;
+        r = shared_swap(s, SLICE("swapped"), known ? &before : NULL, &v, 0, &forced);
+        i += r == SHARED_OK;
+        if (r != SHARED_OK && r != SHARED_CHANGED && r != SHARED_BUSY)
+            return 1;
+    }
+    return 0;
+}
+
+static void swaps_lose_nothing(void **state)
+{
+    (void)state;
+    struct shared *s = make(SHARED_SIZE_MIN);
+    struct shared_value v;
+    pid_t one = start(s, swap_and_count), two = start(s, swap_and_count);
+    ends_with(one, 0);
+    ends_with(two, 0);
+    assert_int_equal(shared_get(s, SLICE("swapped"), &v), SHARED_OK);
+    assert_int_equal(strtoul(v.text.p, NULL, 10), 2 * TURNS);
+    shared_free(s);
+}
+
 /* --- an owner that stops, or dies --- */
 
 static int told[2];
@@ -312,9 +353,8 @@ static int measure(void)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_used_by_several),
-        cmocka_unit_test(outlives_an_owner),
-        cmocka_unit_test(dies_again),
+        cmocka_unit_test(is_used_by_several), cmocka_unit_test(swaps_lose_nothing),
+        cmocka_unit_test(outlives_an_owner),  cmocka_unit_test(dies_again),
         cmocka_unit_test(outlives_many),
     };
     if (argc > 1 && strcmp(argv[1], "measure") == 0)

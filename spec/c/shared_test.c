@@ -81,6 +81,45 @@ static void adds_and_counts(void **state)
     assert_int_equal(stats(s).bytes, 0);
 }
 
+/* The value must be the same in type, length and bytes; what takes its place may be of any kind. */
+static void swaps(void **state)
+{
+    struct shared *s = *state;
+    char large[3000];
+    struct shared_value one = number(1), two = number(2),
+                        yes = { .type = SHARED_BOOLEAN, .boolean = true },
+                        word = text(SLICE("word")), other = text(SLICE("worm")),
+                        empty = text(SLICE("")), big = text((struct slice){ large, sizeof large }),
+                        v;
+    bool forced;
+    memset(large, 'x', sizeof large);
+    assert_int_equal(shared_swap(s, SLICE("a"), &one, &two, 0, &forced), SHARED_CHANGED);
+    assert_int_equal(shared_swap(s, SLICE("a"), NULL, &one, 0, &forced), SHARED_OK);
+    assert_int_equal(shared_swap(s, SLICE("a"), NULL, &two, 0, &forced), SHARED_CHANGED);
+    assert_int_equal(shared_swap(s, SLICE("a"), &two, &one, 0, &forced), SHARED_CHANGED);
+    assert_int_equal(shared_swap(s, SLICE("a"), &yes, &two, 0, &forced), SHARED_CHANGED);
+    assert_int_equal(shared_swap(s, SLICE("a"), &one, &two, 0, &forced), SHARED_OK);
+    assert_int_equal(shared_swap(s, SLICE("a"), &two, &word, 0, &forced), SHARED_OK);
+    assert_int_equal(shared_swap(s, SLICE("a"), &other, &two, 0, &forced), SHARED_CHANGED);
+    assert_int_equal(shared_swap(s, SLICE("a"), &word, &big, 0, &forced), SHARED_OK);
+    large[2999] = 'y';
+    assert_int_equal(shared_swap(s, SLICE("a"), &big, &empty, 0, &forced), SHARED_CHANGED);
+    large[2999] = 'x';
+    assert_int_equal(shared_swap(s, SLICE("a"), &big, &empty, 0, &forced), SHARED_OK);
+    assert_int_equal(shared_swap(s, SLICE("a"), &empty, &one, 10, &forced), SHARED_OK);
+    assert_int_equal(shared_get(s, SLICE("a"), &v), SHARED_OK);
+    assert_float_equal(v.number, 1, 0);
+    assert_int_equal(stats(s).entries, 1);
+    clock_ms += 10;
+    assert_int_equal(shared_swap(s, SLICE("a"), &one, &two, 0, &forced), SHARED_CHANGED);
+    assert_int_equal(shared_swap(s, SLICE("a"), NULL, &two, 0, &forced), SHARED_OK);
+    assert_int_equal(shared_swap(s, SLICE("a"), &two, &one, 10, &forced), SHARED_OK);
+    assert_int_equal(shared_swap(s, SLICE("a"), &one, &two, 0, &forced), SHARED_OK);
+    clock_ms += 1000; /* the last one's time to live counts */
+    assert_true(has(s, SLICE("a")));
+    assert_int_equal(shared_swap(s, SLICE(""), NULL, &two, 0, &forced), SHARED_NO_MEMORY);
+}
+
 static void expires(void **state)
 {
     struct shared *s = *state;
@@ -188,6 +227,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(keeps_types, setup, teardown),
         cmocka_unit_test_setup_teardown(keeps_bytes, setup, teardown),
         cmocka_unit_test_setup_teardown(adds_and_counts, setup, teardown),
+        cmocka_unit_test_setup_teardown(swaps, setup, teardown),
         cmocka_unit_test_setup_teardown(expires, setup, teardown),
         cmocka_unit_test_setup_teardown(sweeps, setup, teardown),
         cmocka_unit_test_setup_teardown(is_mapped_by_descriptor, setup, teardown),

@@ -56,6 +56,19 @@ it("counts", async(function()
   assert.same({ nil, "not a number" }, { on.eval [[ tg.shared.set("count", "9") return tg.shared.incr("count", 1, 0) ]] })
 end))
 
+it("swaps a value for another one only where it is what it was", async(function()
+  assert.same({ nil, "changed" }, { on.eval [[ return tg.shared.swap("swap", "a", "b") ]] })
+  assert.same({ true, nil, false }, { on.eval [[ return tg.shared.swap("swap", nil, "a") ]] })
+  assert.same({ nil, "changed" }, { on.eval [[ return tg.shared.swap("swap", nil, "b") ]] })
+  assert.same({ nil, "changed" }, { on.eval [[ return tg.shared.swap("swap", "A", "b") ]] })
+  assert.same({ true, nil, false }, { on.eval [[ return tg.shared.swap("swap", "a", 1) ]] })
+  assert.same({ nil, "changed" }, { on.eval [[ return tg.shared.swap("swap", "1", 2) ]] })
+  assert.same({ true, true }, { on.eval [[ return tg.shared.swap("swap", 1, true, 100), tg.shared.ttl "swap" > 0 ]] })
+  assert.same({ true, 0 }, { on.eval [[ return tg.shared.swap("swap", true, "\0x"), tg.shared.ttl "swap" ]] })
+  assert.equal("\0x", on.eval [[ return tg.shared.get "swap" ]])
+  assert.same({ nil, "no memory" }, { on.eval [[ return tg.shared.swap("swap", "\0x", ("x"):rep(2 ^ 18)) ]] })
+end))
+
 it("lets entries expire", async(function()
   -- The longest is long enough for any machine, the shortest is waited for.
   assert.same({ true, true, true }, { on.eval [[
@@ -86,7 +99,8 @@ end))
 it("refuses keys and values that are too large, as a failure of the request's data", async(function()
   assert.same({ nil, "empty key" }, { on.eval [[ return tg.shared.get "" ]] })
   assert.same({ nil, "key too long" }, { on.eval [[ return tg.shared.set(("k"):rep(65536), 1) ]] })
-  for _, call in ipairs { "get(k)", "add(k, 1)", "incr(k, 1)", "delete(k)", "expire(k, 1)", "ttl(k)", "set(k, nil)" } do
+  for _, call in ipairs { "get(k)", "add(k, 1)", "incr(k, 1)", "delete(k)", "expire(k, 1)", "ttl(k)", "set(k, nil)",
+    "swap(k, 1, 2)" } do
     assert.same({ nil, "key too long" }, { on.eval("local k = ('k'):rep(65536) return tg.shared." .. call) })
   end
   assert.equal("edge", on.eval [[ local k = ("k"):rep(65535) tg.shared.set(k, "edge") return tg.shared.get(k) ]])
@@ -126,6 +140,9 @@ it("names the function and says what to do where it is misused", async(function(
     ["tg.shared.set('k', 1, -1)"] = "tg.shared.set: the time to live must be a number of seconds from 0",
     ["tg.shared.set('k', 1, '1')"] = "tg.shared.set: the time to live",
     ["tg.shared.set('k', 1, 0/0)"] = "tg.shared.set: the time to live",
+    ["tg.shared.swap('k', {}, 1)"] = "tg.shared.swap: the value must be a string, a number or a boolean, not table",
+    ["tg.shared.swap('k', 1)"] = "tg.shared.swap: the value must be",
+    ["tg.shared.swap('k', 1, 2, -1)"] = "tg.shared.swap: the time to live",
     ["tg.shared.expire('k')"] = "tg.shared.expire: the time to live must be a number",
     ["tg.shared.incr('k', '1')"] = "tg.shared.incr: by must be a number, not string",
     ["tg.shared.incr('k', 1, true)"] = "tg.shared.incr: init must be a number, not boolean",
