@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "log.h"
+#include "zone.h"
 
 struct generation *api_generation(lua_State *L)
 {
@@ -17,6 +18,27 @@ struct generation *api_generation(lua_State *L)
 static int tg_now(lua_State *L)
 {
     lua_pushnumber(L, (lua_Number)loop_wall_ms() / 1000);
+    return 1;
+}
+
+/* tg.monotonic() → seconds, with a fraction, of a clock that is never set, so that two of its times
+ * may be compared; the same in all workers of this machine, since it was started. */
+static int tg_monotonic(lua_State *L)
+{
+    lua_pushnumber(L, (lua_Number)zone_now() / 1000);
+    return 1;
+}
+
+/* tg.replica() → string: the name of this replica, which its workers share and no other one has:
+ * the host's name, a dash, and random digits. It lives as long as the gateway, through reloads and
+ * upgrades; in tollgate exec it is the process's own. */
+static int tg_replica(lua_State *L)
+{
+    const struct services *sv = api_generation(L)->sv;
+    static char own[ZONE_REPLICA];
+    if (sv->replica == NULL && own[0] == '\0')
+        zone_name_replica(own);
+    lua_pushstring(L, sv->replica != NULL ? sv->replica : own);
     return 1;
 }
 
@@ -80,6 +102,10 @@ void api_open(struct generation *g)
     lua_newtable(L);
     lua_pushcfunction(L, tg_now);
     lua_setfield(L, -2, "now");
+    lua_pushcfunction(L, tg_monotonic);
+    lua_setfield(L, -2, "monotonic");
+    lua_pushcfunction(L, tg_replica);
+    lua_setfield(L, -2, "replica");
     /* tg.version: the gateway's own, as text. */
     lua_pushliteral(L, TOLLGATE_VERSION);
     lua_setfield(L, -2, "version");

@@ -208,6 +208,15 @@ static int timer_every(lua_State *L)
     return timer_new(L, true, "tg.timer.every");
 }
 
+/* tg.timer.leads() → boolean: whether this worker is the one of the replica in which timers with
+ * once = true run now. */
+static int timer_leads(lua_State *L)
+{
+    const struct services *sv = api_generation(L)->sv;
+    lua_pushboolean(L, sv->leads == NULL || sv->leads(sv->leads_arg));
+    return 1;
+}
+
 /* timer:stop(): no further run; one that waits is given up. A timer may stop itself. */
 static int timer_stop_(lua_State *L)
 {
@@ -259,9 +268,11 @@ void api_timers_end(struct generation *g)
 
 void api_open_timer(lua_State *L)
 {
-    static const luaL_Reg functions[] = {
-        { "sleep", timer_sleep }, { "after", timer_after }, { "every", timer_every }, { NULL, NULL }
-    };
+    static const luaL_Reg functions[] = { { "sleep", timer_sleep },
+                                          { "after", timer_after },
+                                          { "every", timer_every },
+                                          { "leads", timer_leads },
+                                          { NULL, NULL } };
     luaL_newmetatable(L, TIMER);
     lua_pushcfunction(L, timer_gc);
     lua_setfield(L, -2, "__gc");

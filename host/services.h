@@ -66,6 +66,7 @@ struct services {
     struct generation *generations; /* all that live, newest first */
     uint32_t ngenerations;
     struct quarantine *quarantine; /* plugins that do not run any more */
+    const char *replica;           /* its name; NULL in tools, which are none */
     bool (*leads)(
         void *arg); /* true in one worker of the replica at a time; NULL where there is only us */
     void *leads_arg;

@@ -37,6 +37,7 @@ void worker_join(struct worker *w)
     w->gw.sv.metrics = metrics_new_in(zone_metrics(w->zone, w->slot_number));
     w->gw.sv.figures = figures_new(w->gw.sv.metrics);
     w->gw.sv.tickets = zone_tickets(w->zone);
+    w->gw.sv.replica = zone_replica(w->zone);
     w->gw.sv.leads = leads;
     w->gw.sv.leads_arg = w;
     w->gw.sv.follow = follow;

@@ -1,9 +1,12 @@
 /* See zone.h. */
 #include "zone.h"
 
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,10 +20,11 @@ enum { ZONE_MAGIC = 0x746f6c6d, PAGE = 65536, LEAD_STALE_MS = 1000 };
  * which are used by turns, then the table of targets. */
 struct zone_head {
     uint64_t magic, n;
-    uint64_t gone;           /* which of the two */
-    uint64_t routing;        /* version */
+    uint64_t gone;    /* which of the two */
+    uint64_t routing; /* version */
     struct zone_totals totals;
     _Atomic uint64_t leader; /* slot + 1; 0: none */
+    char replica[ZONE_REPLICA];
     struct ticket_ring tickets;
     struct zone_slot slots[];
 };
@@ -56,6 +60,23 @@ static struct zone *map(int fd, size_t size)
     return z;
 }
 
+void zone_name_replica(char out[ZONE_REPLICA])
+{
+    char host[ZONE_REPLICA - 10] = "";
+    uint32_t random = 0;
+    if (gethostname(host, sizeof host) != 0 || host[0] == '\0')
+        strcpy(host, "replica");
+    host[sizeof host - 1] = '\0'; /* one that is longer is cut */
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
+        random = (uint32_t)(zone_now() * 2654435761u) ^ (uint32_t)getpid();
+    snprintf(out, ZONE_REPLICA, "%s-%08" PRIx32, host, random);
+}
+
+const char *zone_replica(const struct zone *z)
+{
+    return z->head->replica;
+}
+
 struct zone *zone_new(unsigned n, int *fd)
 {
     size_t size = size_of(n);
@@ -65,6 +86,7 @@ struct zone *zone_new(unsigned n, int *fd)
         return NULL;
     z->head->magic = ZONE_MAGIC;
     z->head->n = n;
+    zone_name_replica(z->head->replica);
     return z;
 }
 

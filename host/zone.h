@@ -20,7 +20,7 @@
 #include "quota.h"
 #include "target_state.h"
 
-enum { ZONE_WORKERS = 256, ZONE_TEXT = 128, ZONE_NO_ROUTE = 0xffff };
+enum { ZONE_WORKERS = 256, ZONE_TEXT = 128, ZONE_REPLICA = 64, ZONE_NO_ROUTE = 0xffff };
 
 /* What Lua a mark names: phases of requests as route.h numbers them, then these. */
 enum { MARK_TIMER = 16, MARK_INIT, MARK_STOP, MARK_LOAD };
@@ -84,6 +84,10 @@ struct target_table *zone_targets(struct zone *z);
 struct ticket_ring *zone_tickets(struct zone *z);
 /* The version of the routing policy that the replica runs; 0: not known. Written by the master. */
 uint64_t *zone_routing(struct zone *z);
+/* The replica's name: the host's, a dash, and random digits. As long as the zone. */
+const char *zone_replica(const struct zone *z);
+/* Makes such a name. */
+void zone_name_replica(char out[ZONE_REPLICA]);
 /* True in one worker at a time: the one that asked first, and another once that has gone, drains,
  * or has not turned for a while. */
 bool zone_leads(struct zone *z, unsigned slot);

@@ -135,6 +135,21 @@ return { version = "1.0.0", priority = 1, schema = {},
     end, "another worker to take over")
   end))
 
+  it("runs where tg.timer.leads() is true", async(function()
+    local gw = rig.start { config = { workers = 2 }, plugin = [[
+local tg = require "tollgate"
+return { version = "1.0.0", priority = 1, schema = {},
+  init = function()
+    tg.timer.every(0.02, function() tg.shared.incr("agree " .. tostring(tg.timer.leads()), 1, 0) end, { once = true })
+    tg.timer.every(0.02, function() if not tg.timer.leads() then tg.shared.incr("others", 1, 0) end end)
+  end,
+  access = function()
+    return 200, ("%s %s %s"):format(tg.shared.get "agree true", tg.shared.get "agree false", tg.shared.get "others")
+  end }
+]] }
+    support.wait_for(function() return (rig.body(gw)):match "^%d+ nil %d+$" end, "both workers' timers")
+  end))
+
   it("is refused where its options make no sense", async(function()
     for options, message in pairs {
       ["{ twice = true }"] = "tg.timer.every: unknown option; there are: once (true",
@@ -150,5 +165,47 @@ return { version = "1.0.0", priority = 1, schema = {},
       assert.equal(1, run.code)
       assert.truthy(run.err:find(message, 1, true), run.err)
     end
+  end))
+end)
+
+describe("the name of a replica", function()
+  local NAMES = [[
+local tg = require "tollgate"
+local ffi = require "ffi"
+ffi.cdef "int getpid(void);"
+return { version = "1.0.0", priority = 1, schema = {},
+  access = function()
+    return 200, ("%s %s %.3f"):format(tostring(ffi.C.getpid()), tg.replica(), tg.monotonic())
+  end }
+]]
+
+  -- pid → name, of as many workers as there are; and the largest difference to this process's clock, in seconds.
+  local function names(gw, n)
+    local all, off = {}, 0
+    support.wait_for(function()
+      local pid, name, now = rig.body(gw):match "^(%d+) (%S+) (%S+)$"
+      off = math.max(off, math.abs(uv.hrtime() / 1e9 - tonumber(now)))
+      all[pid] = name
+      local count = 0
+      for _ in pairs(all) do count = count + 1 end
+      return count == n
+    end, "all workers")
+    return all, off
+  end
+
+  it("is its workers' own, whoever dies and whatever is loaded; another replica has another", async(function()
+    local gw = rig.start { config = { workers = 2 }, plugin = NAMES }
+    local all, off = names(gw, 2)
+    local _, name = next(all)
+    assert.matches("^%S+%-%x%x%x%x%x%x%x%x$", name)
+    assert.truthy(#name < 64)
+    assert.truthy(off < 5, "the clocks are " .. off .. " s apart")
+    for _, other in pairs(all) do assert.equal(name, other) end
+    uv.kill(gw:workers()[1], "sigkill")
+    assert.equal(0, gw:command("reload").code)
+    support.wait_for(function() return #gw:workers() == 2 end, "another worker")
+    for _, other in pairs(names(gw, 2)) do assert.equal(name, other) end
+    local _, foreign = next((names(rig.start { plugin = NAMES }, 1)))
+    assert.are_not.equal(name, foreign)
   end))
 end)
