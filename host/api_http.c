@@ -141,8 +141,8 @@ static int start(lua_State *L, const char *what, const char *method, bool stream
 /* tg.http.request(url, options) → res, or nil, err and a sentence about it. Waits for the whole
  * answer; any status is one.
  *
- * url: "http://host[:port][/path][?query]", or "unix:/path/to/socket[:/path[?query]]"; https is not
- * there yet.
+ * url: "http://host[:port][/path][?query]", the same with https://, or
+ * "unix:/path/to/socket[:/path[?query]]".
  *
  * options, all of which may be left out: method ("GET"); headers: name → string, number, or list of
  * them; body: a string, or json: a value for tg.json.encode (sets content-type unless given);
@@ -150,14 +150,17 @@ static int start(lua_State *L, const char *what, const char *method, bool stream
  * timeout: seconds to the end of the answer, redirects included (30); connect_timeout: seconds for
  * name and connection (5); first_byte_timeout: seconds from the request sent to the answer's head
  * (none); idle_timeout: seconds between two pieces of the answer (60); max_body: bytes (10485760);
- * redirects: how many are followed, at most 20 (0).
+ * redirects: how many are followed, at most 20 (0); tls: how https is spoken with this host: ca
+ * (file of the authorities that are trusted, PEM; the system's), cert and key (files of our own
+ * certificate), server_name (whose certificate it must show; the URL's host), verify (true).
  *
  * res: status; headers: lower-case name → string, repeated ones joined by ", "; header_list: list
  * of { name, value } as they came; body: string; url: where the answer came from; res:json().
  *
  * err: "timeout", "refused" (no connection), "closed" (the connection ended before the answer, or
  * the gateway stops), "resolve" (a name without address), "too_large" (a body above max_body),
- * "malformed" (an answer or redirect that cannot be used), "tls" (https), "too_many_redirects".
+ * "malformed" (an answer or redirect that cannot be used), "tls" (a certificate that is not
+ * accepted, or another failure of TLS), "too_many_redirects".
  *
  * A request without a body whose method is idempotent is sent once more where a kept connection
  * turned out closed. Where a redirect leaves the origin, authorization, cookie, x-api-key and the

@@ -15,7 +15,10 @@ const char *cli_redis_config(const struct generation *g, struct rds_config *c)
         snprintf(url, sizeof url, "unix://%s/redis.sock", absolute);
         text = url;
     }
-    return rds_config_parse(slice_of(text), c);
+    const char *wrong = rds_config_parse(slice_of(text), c);
+    if (wrong == NULL)
+        rds_config_secure(c, &g->settings.redis_tls);
+    return wrong;
 }
 
 struct resolve *cli_redis_resolve(struct loop *l, const struct generation *g, const char **why)

@@ -19,6 +19,11 @@
       "Failed attempts that nothing followed since the retry budget was spent")                    \
     X(no_target, "no_target_total", "Requests for which no target was available")                  \
     X(origin_connections, "origin_connections_total", "Connections to origins that were dialed")   \
+    X(origin_handshakes, "origin_tls_handshakes_total", "TLS handshakes with origins")             \
+    X(origin_resumed, "origin_tls_resumed_total",                                                  \
+      "TLS handshakes with origins that resumed a session")                                        \
+    X(origin_handshakes_failed, "origin_tls_failures_total",                                       \
+      "TLS handshakes with origins that failed")                                                   \
     X(accepted, "client_connections_accepted_total", "Client connections that were accepted")      \
     X(deferred, "client_connections_deferred_total",                                               \
       "Client connections that had to wait since limits.connections was reached")                  \

@@ -83,6 +83,13 @@ struct failure {
 
 static const struct failure unreachable = { "connect", 502, "origin_unreachable",
                                             "The origin could not be reached." };
+static const struct failure bad_certificate = { "connect", 502, "origin_certificate",
+                                                "The origin's certificate is not accepted." };
+static const struct failure no_tls = { "connect", 502, "origin_tls",
+                                       "The origin could not be spoken with by TLS." };
+/* Where it fails behind the handshake: our certificate was refused, or a record is damaged. */
+static const struct failure bad_tls = { "closed", 502, "origin_tls",
+                                        "The origin ended the connection by TLS." };
 static const struct failure not_in_time = { "connect", 504, "origin_timeout",
                                             "The origin could not be reached in time." };
 static const struct failure silent = { "timeout", 504, "origin_timeout",
@@ -150,7 +157,7 @@ static void begin_on(struct exchange *x, struct upstream_conn *c)
 static void on_connection(void *arg, struct upstream_conn *c, int err)
 {
     struct exchange *x = arg;
-    char detail[160];
+    char detail[400];
     x->origin_wait = NULL;
     if (c != NULL) {
         if (c->uses == 1)
@@ -158,8 +165,15 @@ static void on_connection(void *arg, struct upstream_conn *c, int err)
         begin_on(x, c);
         return;
     }
-    snprintf(detail, sizeof detail, "cannot connect: %s", uv_strerror(err));
-    failed(x, err == UV_ETIMEDOUT ? &not_in_time : &unreachable, detail);
+    const struct tls_fault *f = origin_fault(x->target->origin);
+    bool tls = err == UV_EPROTO || err == UV_EOF;
+    snprintf(detail, sizeof detail, "cannot connect: %s", tls ? f->text : uv_strerror(err));
+    failed(x,
+           err == UV_ETIMEDOUT                ? &not_in_time
+           : !tls                             ? &unreachable
+           : f->kind == TLS_FAULT_CERTIFICATE ? &bad_certificate
+                                              : &no_tls,
+           detail);
 }
 
 static void connect_origin(struct exchange *x, bool fresh)
@@ -371,7 +385,7 @@ static void ended(struct exchange *x)
 
 static void over(struct exchange *x, int err)
 {
-    char detail[128];
+    char detail[400];
     if (err == 0 && (x->stage == STAGE_RELAY || x->gathering || held(x)) && !x->origin_complete) {
         x->res.keep_alive = false;
         x->feeding = true;
@@ -384,9 +398,13 @@ static void over(struct exchange *x, int err)
     }
     if (x->stage < STAGE_RESPONSE && retry(x))
         return;
+    const struct tls_fault *f = stream_fault(x->origin->stream);
     snprintf(detail, sizeof detail, "closed the connection before the end of its answer%s%s",
-             err != 0 ? ": " : "", err != 0 ? uv_strerror(err) : "");
-    failed(x, &closed, detail);
+             err != 0 ? ": " : "",
+             err == 0    ? ""
+             : f != NULL ? f->text
+                         : uv_strerror(err));
+    failed(x, err == UV_EPROTO ? &bad_tls : &closed, detail);
 }
 
 void exchange_origin_resume(struct exchange *x)

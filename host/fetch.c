@@ -54,6 +54,13 @@ void fetch_set_url(struct fetch *f, const struct fetch_url *url)
     f->req.authority = url->at.authority;
 }
 
+void fetch_set_tls(struct fetch *f, const struct tls_remote *tls)
+{
+    tls_context_unref(f->tls.context);
+    f->tls = *tls;
+    f->tls_host = f->url.at.host;
+}
+
 const struct fetch_url *fetch_url_of(const struct fetch *f)
 {
     return &f->url;
@@ -78,10 +85,7 @@ void fetch_start(struct fetch *f, void (*cb)(void *arg), void *arg)
     }
     if (f->options.total_ms != 0)
         timer_set(fetch_loop(f), &f->total, f->options.total_ms);
-    if (f->url.at.tls)
-        fetch_fail_later(f, FETCH_TLS, "https is not supported yet");
-    else
-        fetch_connect(f, false);
+    fetch_connect(f, false);
 }
 
 /* --- its end --- */
@@ -139,6 +143,7 @@ void fetch_free(struct fetch *f)
     timer_deinit(fetch_loop(f), &f->silence);
     loop_undefer(fetch_loop(f), &f->later);
     parser_free(f->parser);
+    tls_context_unref(f->tls.context);
     buf_deinit(&f->body);
     arena_deinit(&f->arena);
     arena_deinit(&f->answer_arena);

@@ -33,7 +33,7 @@ enum fetch_error {
     FETCH_RESOLVE,   /* the host's name has no address */
     FETCH_TOO_LARGE, /* more body than `max_body` */
     FETCH_MALFORMED, /* an answer, or a redirect, that cannot be used */
-    FETCH_TLS,       /* https, which is not there yet */
+    FETCH_TLS,       /* TLS failed: a certificate that is not accepted, or the like */
     FETCH_TOO_MANY_REDIRECTS
 };
 /* "timeout", "refused", "closed", "resolve", "too_large", "malformed", "tls", "too_many_redirects".
@@ -68,6 +68,9 @@ struct arena *fetch_arena(struct fetch *f);
 struct fetch_options *fetch_options(struct fetch *f);
 /* Where to, and the Host field unless one is in the headers. */
 void fetch_set_url(struct fetch *f, const struct fetch_url *url);
+/* How TLS is spoken with that host, also where redirects lead back to it; other hosts get the
+ * system's authorities. Takes the reference to the context; name lives in fetch_arena. */
+void fetch_set_tls(struct fetch *f, const struct tls_remote *tls);
 const struct fetch_url *fetch_url_of(const struct fetch *f);
 /* Method, headers; no framing fields. */
 struct request *fetch_request(struct fetch *f);

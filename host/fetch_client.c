@@ -75,9 +75,10 @@ void fetch_client_remove(struct fetch *f)
     f->link = NULL;
 }
 
-struct origin *fetch_client_origin(struct fetch_client *c, const struct url *url)
+struct origin *fetch_client_origin(struct fetch_client *c, const struct url *url,
+                                   const struct tls_remote *tls)
 {
-    return upstream_origin(c->upstream, url);
+    return upstream_origin(c->upstream, url, tls);
 }
 
 /* Takes the origin at i out of the list. */

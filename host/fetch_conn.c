@@ -102,6 +102,8 @@ static enum fetch_error dial_error(int err)
 {
     switch (err) {
     case UV_ETIMEDOUT: return FETCH_TIMEOUT;
+    case UV_EPROTO:
+    case UV_EOF: return FETCH_TLS;
     case UV_EAI_NONAME:
     case UV_EAI_AGAIN:
     case UV_EAI_FAIL:
@@ -118,15 +120,18 @@ static void on_connection(void *arg, struct upstream_conn *c, int err)
         begin_on(f, c);
         return;
     }
-    snprintf(f->detail_text, sizeof f->detail_text, "cannot connect: %s", uv_strerror(err));
-    fetch_fail(f, dial_error(err), f->detail_text);
+    enum fetch_error error = dial_error(err);
+    snprintf(f->detail_text, sizeof f->detail_text, "cannot connect: %s",
+             error == FETCH_TLS ? origin_fault(f->origin)->text : uv_strerror(err));
+    fetch_fail(f, error, f->detail_text);
     fetch_report(f);
 }
 
 void fetch_connect(struct fetch *f, bool fresh)
 {
     f->stage = FETCH_STAGE_CONNECT;
-    f->origin = fetch_client_origin(f->client, &f->url.at);
+    bool own = f->tls_host.p != NULL && slice_ieq(f->tls_host, f->url.at.host);
+    f->origin = fetch_client_origin(f->client, &f->url.at, own ? &f->tls : NULL);
     struct upstream_conn *c = fresh ? NULL : upstream_take(f->origin);
     if (c != NULL)
         begin_on(f, c);
@@ -278,10 +283,14 @@ static void on_end(void *arg, int err)
         go_on(f, 0);
         return;
     }
+    const struct tls_fault *t = stream_fault(f->conn->stream);
     snprintf(f->detail_text, sizeof f->detail_text,
              "the origin closed the connection before the end of its answer%s%s",
-             err != 0 ? ": " : "", err != 0 ? uv_strerror(err) : "");
-    fetch_fail(f, FETCH_CLOSED, f->detail_text);
+             err != 0 ? ": " : "",
+             err == 0    ? ""
+             : t != NULL ? t->text
+                         : uv_strerror(err));
+    fetch_fail(f, err == UV_EPROTO ? FETCH_TLS : FETCH_CLOSED, f->detail_text);
     fetch_report(f);
 }
 

@@ -22,6 +22,8 @@ struct fetch {
     struct arena arena, answer_arena; /* of the request; of the head that is being read */
 
     struct fetch_url url;
+    struct tls_remote tls; /* for tls_host; its context is held */
+    struct slice tls_host;
     struct request req;
     struct slice req_body;
 
@@ -47,7 +49,7 @@ struct fetch {
     uint64_t received;
     enum fetch_error error;
     const char *detail;
-    char detail_text[160];
+    char detail_text[400];
 
     enum fetch_goal goal;
     void (*cb)(void *arg); /* NULL: nobody waits */
@@ -87,7 +89,8 @@ void fetch_follow(struct fetch *f);
 struct loop *fetch_loop(const struct fetch *f);
 bool fetch_client_add(struct fetch *f); /* false where the client has stopped */
 void fetch_client_remove(struct fetch *f);
-struct origin *fetch_client_origin(struct fetch_client *c, const struct url *url);
+struct origin *fetch_client_origin(struct fetch_client *c, const struct url *url,
+                                   const struct tls_remote *tls);
 /* Takes over a reference to an origin, and keeps one while it is among the FETCH_ORIGINS used last.
  */
 void fetch_client_keep(struct fetch_client *c, struct origin *o);

@@ -63,8 +63,5 @@ void fetch_follow(struct fetch *f)
         drop_credentials(f);
     fetch_set_url(f, &to);
     f->retried = false;
-    if (to.at.tls)
-        fetch_fail(f, FETCH_TLS, "https is not supported yet, and a redirect leads there");
-    else
-        fetch_connect(f, false);
+    fetch_connect(f, false);
 }

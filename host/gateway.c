@@ -25,6 +25,8 @@ static void apply_settings(struct gateway *gw)
     if (log_level_of(s->log_level, &level) == 0)
         log_set_level(level);
     upstream_set_limits(gw->sv.upstream, &s->upstream);
+    if (gw->sv.rds != NULL)
+        rds_secure(gw->sv.rds, &s->redis_tls);
     const char *why;
     if (resolve_set_options(gw->sv.resolve, &s->resolver, &why) != 0)
         log_error("resolver: %s; names are asked for as before", why);

@@ -76,6 +76,7 @@ int gateway_redis_start(struct gateway *gw)
         c.deadline_ms = s->redis_timeout;
     if (s->redis_connect_timeout != 0)
         c.connect_ms = s->redis_connect_timeout;
+    rds_config_secure(&c, &s->redis_tls);
     c.resolve = gw->sv.resolve;
     gw->sv.rds = rds_new(gw->loop, &c);
     gw->sv.rds_pool = rds_pool_new(gw->loop, gw->sv.rds);

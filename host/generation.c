@@ -212,6 +212,7 @@ static void generation_free(struct generation *g)
     if (g->next != NULL)
         g->next->link = g->link;
     g->sv->ngenerations--;
+    tls_context_unref(g->settings.redis_tls.context);
     arena_deinit(&g->arena);
     buf_deinit(&g->warnings);
     snapshot_free(g->snapshot);

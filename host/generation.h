@@ -41,6 +41,7 @@ struct settings {
     struct listen_address admin;
     bool has_admin;
     const char *redis_url;                         /* NULL: private */
+    struct tls_remote redis_tls;                     /* its context is held */
     uint64_t redis_timeout, redis_connect_timeout; /* ms */
     bool redis_hash_tags, redis_eviction_refuse;
     const char *data_dir, *run_dir;

@@ -84,11 +84,11 @@ struct header *generation_get_headers(struct generation *g, const char *name, ui
 
 /* --- settings --- */
 
-static void read_redis(struct generation *g, struct settings *s)
+static int read_redis(struct generation *g, struct settings *s, struct buf *faults)
 {
     s->redis_eviction_refuse = true;
     if (!generation_get_bool(g, "redis"))
-        return;
+        return 0;
     generation_enter(g, "redis");
     s->redis_url = generation_get_text(g, "url");
     s->redis_timeout = generation_get_number(g, "timeout");
@@ -96,7 +96,9 @@ static void read_redis(struct generation *g, struct settings *s)
     s->redis_hash_tags = generation_get_bool(g, "hash_tags");
     const char *eviction = generation_get_text(g, "eviction");
     s->redis_eviction_refuse = eviction == NULL || strcmp(eviction, "refuse") == 0;
+    int err = generation_read_tls(g, false, &s->redis_tls, faults);
     generation_leave(g);
+    return err;
 }
 
 static void read_limits(struct generation *g, struct settings *s)
@@ -145,7 +147,7 @@ static int read_settings(struct generation *g, struct buf *faults)
     struct settings *s = &g->settings;
     read_supervision(g, s);
     int err = generation_read_listen(g, faults);
-    read_redis(g, s);
+    err |= read_redis(g, s, faults);
     read_limits(g, s);
     generation_read_network(g);
     s->data_dir = generation_get_text(g, "data_dir");

@@ -21,6 +21,10 @@ void generation_undo_targets(struct generation *g, struct route *r);
  * table is on top of the stack. */
 int generation_read_listen(struct generation *g, struct buf *faults);
 void generation_undo_listen(struct generation *g);
+/* generation_tls.c: the member `tls` of the table on top of the stack: a context, whose reference
+ * is the caller's, and a name; none where it is absent. 0, or -1 with a fault. */
+int generation_read_tls(struct generation *g, bool http, struct tls_remote *out,
+                        struct buf *faults);
 
 /* Members of the table on top of the stack, copied into the arena. */
 const char *generation_get_text(struct generation *g, const char *name); /* NULL: absent */

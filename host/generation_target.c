@@ -83,15 +83,18 @@ static int read_target(struct generation *g, const struct route *r, struct targe
     t->figures = figures_target(g->sv->figures, r->name, t->name);
     make_lua_target(g, t);
     const char *wrong = url_parse(&g->arena, slice_of(t->url_text), &t->url);
-    if (wrong == NULL && t->url.tls)
-        wrong = "https targets are not supported yet";
     if (wrong != NULL) {
         buf_printf(faults, "route %s: target %s: %s\n", r->name, t->url_text, wrong);
         return -1;
     }
+    struct tls_remote tls;
+    if (generation_read_tls(g, true, &tls, faults) != 0)
+        return -1;
+    if (!check_only)
+        t->origin = upstream_origin(g->sv->upstream, &t->url, &tls);
+    tls_context_unref(tls.context);
     if (check_only)
         return 0;
-    t->origin = upstream_origin(g->sv->upstream, &t->url);
     if (g->sv->target_table != NULL)
         t->state = target_table_get(g->sv->target_table, key_of(t), zone_now());
     return 0;

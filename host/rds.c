@@ -129,7 +129,9 @@ static void destroy(struct rds *r)
         mem_free(c);
     }
     buf_deinit(&r->out);
-    memset(r->config.password, 0, sizeof r->config.password);
+    OPENSSL_cleanse(r->config.password, sizeof r->config.password);
+    tls_context_unref(r->config.tls);
+    tls_session_unref(r->session);
     mem_free(r);
 }
 
@@ -253,6 +255,8 @@ struct rds *rds_new(struct loop *l, const struct rds_config *config)
     struct rds *r = mem_zalloc(sizeof *r);
     r->loop = l;
     r->config = *config;
+    if (r->config.tls != NULL)
+        tls_context_ref(r->config.tls);
     r->patient = true;
     r->clock.cb = rds_on_clock;
     r->write.run = rds_on_write;
@@ -264,6 +268,19 @@ struct rds *rds_new(struct loop *l, const struct rds_config *config)
     rds_queue_init(&r->failed);
     snprintf(r->problem, sizeof r->problem, "not connected yet");
     return r;
+}
+
+void rds_secure(struct rds *r, const struct tls_remote *peer)
+{
+    struct tls_context *old = r->config.tls;
+    rds_config_secure(&r->config, peer);
+    if (r->config.tls != NULL)
+        tls_context_ref(r->config.tls);
+    if (old != r->config.tls) { /* the old one's session is not good for it */
+        tls_session_unref(r->session);
+        r->session = NULL;
+    }
+    tls_context_unref(old);
 }
 
 void rds_free(struct rds *r)

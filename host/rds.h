@@ -18,6 +18,7 @@
 #include "resolve.h"
 #include "slice.h"
 #include "stream.h"
+#include "tls_client.h"
 
 enum rds_error {
     RDS_OK = 0,
@@ -27,8 +28,11 @@ enum rds_error {
 };
 
 struct rds_config {
-    bool tls;       /* not supported yet; refused by rds_config_parse */
-    char host[256]; /* name or address; empty with a Unix socket */
+    bool secure;             /* rediss:// */
+    struct tls_context *tls; /* borrowed until rds_new, which takes a reference of its own; NULL:
+                                the system's authorities, where it is secure */
+    char server_name[256];   /* whose certificate it must show; "": the host's */
+    char host[256];          /* name or address; empty with a Unix socket */
     int port;
     char path[108]; /* Unix socket */
     char user[128], password[512];
@@ -43,10 +47,14 @@ struct rds_config {
     bool once; /* once it was usable, a connection that is lost is not replaced: commands fail */
 };
 
-/* Parses redis://[user[:password]@]host[:port][/db], redis+unix:///path?db=0, unix:///path.
+/* Parses redis://[user[:password]@]host[:port][/db], the same with rediss:// for TLS,
+ * redis+unix:///path?db=0, unix:///path.
  * Percent-encoding in user and password is decoded. NULL, or what is wrong (static text). Times get
  * their defaults. */
 const char *rds_config_parse(struct slice url, struct rds_config *out);
+
+/* Says how TLS is spoken; of no effect where it is not. */
+void rds_config_secure(struct rds_config *c, const struct tls_remote *peer);
 
 struct rds;
 /* reply is borrowed until the callback returns, NULL with an error. An error reply of Redis is
@@ -55,6 +63,8 @@ typedef void (*rds_cb)(void *arg, redisReply *reply, enum rds_error err);
 
 struct rds *rds_new(struct loop *l, const struct rds_config *config);
 void rds_start(struct rds *r);
+/* The next connection speaks TLS like this. */
+void rds_secure(struct rds *r, const struct tls_remote *peer);
 /* Drops the connection; callbacks under way run with RDS_CLOSED or RDS_DOWN at the end of this
  * turn, then the memory goes. May be called from inside a callback. */
 void rds_free(struct rds *r);

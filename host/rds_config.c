@@ -1,4 +1,6 @@
 /* The address of a Redis as text. */
+#include <stdio.h>
+
 #include "rds.h"
 
 enum { REDIS_PORT = 6379, REDIS_DATABASES = 1 << 20 };
@@ -170,8 +172,9 @@ const char *rds_config_parse(struct slice url, struct rds_config *out)
     out->backoff_max_ms = 2000;
     const struct slice tcp = SLICE("redis://"), tls = SLICE("rediss://");
     const struct slice unixes[] = { SLICE("redis+unix://"), SLICE("unix://") };
-    if (slice_starts(url, tls))
-        return "rediss:// (TLS) is not supported yet";
+    out->secure = slice_starts(url, tls);
+    if (out->secure)
+        return parse_rest((struct slice){ url.p + tls.n, url.n - tls.n }, true, out);
     if (slice_starts(url, tcp))
         return parse_rest((struct slice){ url.p + tcp.n, url.n - tcp.n }, true, out);
     for (int i = 0; i < 2; i++) {
@@ -179,5 +182,12 @@ const char *rds_config_parse(struct slice url, struct rds_config *out)
             return parse_rest((struct slice){ url.p + unixes[i].n, url.n - unixes[i].n }, false,
                               out);
     }
-    return "it must begin with redis://, redis+unix:// or unix://";
+    return "it must begin with redis://, rediss://, redis+unix:// or unix://";
+}
+
+void rds_config_secure(struct rds_config *c, const struct tls_remote *peer)
+{
+    c->tls = peer->context;
+    snprintf(c->server_name, sizeof c->server_name, "%.*s", (int)peer->name.n,
+             peer->name.n > 0 ? peer->name.p : "");
 }

@@ -237,7 +237,12 @@ static void on_read(void *arg, const char *bytes, size_t n)
 
 static void on_end(void *arg, int err)
 {
-    rds_drop(arg, "connection lost: %s", err == 0 ? "closed by Redis" : uv_strerror(err));
+    struct rds *r = arg;
+    const struct tls_fault *f = stream_fault(r->stream);
+    rds_drop(r, "connection lost: %s",
+             err == 0    ? "closed by Redis"
+             : f != NULL ? f->text
+                         : uv_strerror(err));
 }
 
 static const struct stream_events events = { on_read, on_end, NULL };

@@ -43,6 +43,7 @@ struct rds {
     struct rds_config config;
     enum rds_phase phase;
     struct stream *stream;
+    struct tls_session *session; /* NULL until there is TLS */
     struct dial *dial;
     uint64_t dial_until; /* the greeting included */
     redisReader *reader;

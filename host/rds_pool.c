@@ -139,12 +139,19 @@ static void on_dialed(void *arg, redisReply *reply, enum rds_error err)
         mem_free(p);
 }
 
+static void take_config(struct rds_pool *p)
+{
+    p->config = *rds_config_of(p->shared);
+    p->config.bare = p->config.once = true;
+}
+
 static void dial(struct rds_pool *p)
 {
     const struct slice ping = SLICE("PING");
     struct seat *s = mem_zalloc(sizeof *s);
     s->pool = p;
     s->idle.cb = on_idle;
+    take_config(p); /* a reload may have changed how TLS is spoken */
     s->r = rds_new(p->loop, &p->config);
     seat_link(&p->dialed, s);
     p->seats++;
@@ -209,8 +216,7 @@ struct rds_pool *rds_pool_new(struct loop *l, struct rds *shared)
     struct rds_pool *p = mem_zalloc(sizeof *p);
     p->loop = l;
     p->shared = shared;
-    p->config = *rds_config_of(shared);
-    p->config.bare = p->config.once = true;
+    take_config(p);
     p->last = &p->first;
     p->serve.run = on_serve;
     return p;

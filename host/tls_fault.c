@@ -131,6 +131,9 @@ void tls_fault_of_chain(struct tls_fault *f, X509_STORE_CTX *chain, const char *
             "its certificate \"%s\" is self-signed and not among the trusted ones", subject);
         return;
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+        say(f, TLS_FAULT_CERTIFICATE,
+            "its certificates lead to \"%s\", which is no trusted authority", subject);
+        return;
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
@@ -150,6 +153,17 @@ void tls_fault_of_chain(struct tls_fault *f, X509_STORE_CTX *chain, const char *
 
 /* --- out of the error queue --- */
 
+/* OpenSSL's table lacks the newer ones (RFC 8446, section 6). */
+static const char *alert_text(int alert)
+{
+    switch (alert) {
+    case TLS13_AD_MISSING_EXTENSION: return "missing extension";
+    case TLS13_AD_CERTIFICATE_REQUIRED: return "certificate required";
+    case TLS1_AD_NO_APPLICATION_PROTOCOL: return "no application protocol";
+    default: return SSL_alert_desc_string_long(alert);
+    }
+}
+
 void tls_fault_of_queue(struct tls_fault *f)
 {
     unsigned long e = ERR_peek_error();
@@ -160,7 +174,7 @@ void tls_fault_of_queue(struct tls_fault *f)
     }
     if (reason >= SSL_AD_REASON_OFFSET && reason < SSL_AD_REASON_OFFSET + 256)
         say(f, TLS_FAULT_REFUSED, "it refused with the TLS alert \"%s\"",
-            SSL_alert_desc_string_long(reason - SSL_AD_REASON_OFFSET));
+            alert_text(reason - SSL_AD_REASON_OFFSET));
     else if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
         say(f, TLS_FAULT_CERTIFICATE, "a certificate is required, and none came");
     else if (reason == SSL_R_HTTP_REQUEST)

@@ -1,54 +1,12 @@
 /* See upstream.h. Idle connections are used last in, first out: the pool shrinks by itself when
  * load falls. */
-#include "upstream.h"
-
 #include <strings.h>
 
 #include "container.h"
-#include "dial.h"
 #include "mem.h"
+#include "upstream_internal.h"
 
-struct origin {
-    struct origin *next;
-    struct upstream *u;
-    uint32_t refs, open, idle; /* open: on loan, idle or being dialed */
-    struct upstream_conn *idle_list;
-    struct upstream_wait *first, **last; /* who waits for the limit, in order */
-    struct resolve_hold *name;           /* held while there are connections */
-    uint32_t epoch;                      /* counts how often the name has lost addresses */
-    int port;
-    char path[108];
-    char host[];
-};
-
-struct upstream_wait {
-    struct upstream_wait *next, **link; /* in the origin's queue */
-    struct origin *origin;
-    struct timer deadline;
-    struct deferred later;
-    struct dial *dial;
-    bool counted; /* in origin->open */
-    bool fresh;
-    int err;
-    uint64_t until;
-    void (*cb)(void *arg, struct upstream_conn *c, int err);
-    void *arg;
-};
-
-struct upstream {
-    struct loop *loop;
-    struct resolve *resolve;
-    struct upstream_limits limits;
-    struct origin *origins;
-};
-
-static void serve_queue(struct origin *o);
 static void on_gone(void *arg, const char *host);
-
-static bool at_limit(const struct origin *o)
-{
-    return o->u->limits.connections != 0 && o->open >= o->u->limits.connections;
-}
 
 /* --- origins --- */
 
@@ -66,6 +24,53 @@ struct upstream *upstream_new(struct loop *l, struct resolve *r,
 void upstream_set_limits(struct upstream *u, const struct upstream_limits *limits)
 {
     u->limits = *limits;
+    tls_context_unref(u->tls);
+    u->tls = NULL;
+}
+
+void upstream_count(struct upstream *u, struct counters *c)
+{
+    u->counters = c;
+}
+
+static bool is_at(const struct origin *o, const struct url *url)
+{
+    if (url->unix_path.p != NULL)
+        return slice_eq(slice_of(o->path), url->unix_path);
+    return o->path[0] == '\0' && slice_ieq(slice_of(o->host), url->host) && o->port == url->port;
+}
+
+static bool is_secured_by(const struct origin *o, struct tls_context *context, struct slice name)
+{
+    return o->tls == context && (context == NULL || slice_ieq(slice_of(o->server_name), name));
+}
+
+static struct origin *origin_new(struct upstream *u, const struct url *url,
+                                 struct tls_context *context, struct slice name)
+{
+    struct origin *o = mem_zalloc(sizeof *o + url->host.n + 1);
+    memcpy(o->host, url->host.p != NULL ? url->host.p : "", url->host.n);
+    if (url->unix_path.p != NULL && url->unix_path.n < sizeof o->path)
+        memcpy(o->path, url->unix_path.p, url->unix_path.n);
+    o->port = url->port;
+    if (context != NULL) {
+        o->tls = tls_context_ref(context);
+        o->session = tls_session_new();
+        o->server_name = mem_strndup(name.p, name.n);
+    }
+    o->u = u;
+    o->last = &o->first;
+    o->next = u->origins;
+    u->origins = o;
+    return o;
+}
+
+static void origin_free(struct origin *o)
+{
+    tls_context_unref(o->tls);
+    tls_session_unref(o->session);
+    mem_free(o->server_name);
+    mem_free(o);
 }
 
 void upstream_free(struct upstream *u)
@@ -77,38 +82,47 @@ void upstream_free(struct upstream *u)
         while (o->idle_list != NULL)
             upstream_drop(o->idle_list);
         u->origins = o->next;
-        mem_free(o);
+        origin_free(o);
     }
+    tls_context_unref(u->tls);
     mem_free(u);
 }
 
-struct origin *upstream_origin(struct upstream *u, const struct url *url)
+/* The system's authorities, which are looked at anew with each configuration. */
+static struct tls_context *default_tls(struct upstream *u)
 {
-    struct origin *o;
-    for (o = u->origins; o != NULL; o = o->next) {
-        bool same = url->unix_path.p != NULL
-                        ? slice_eq(slice_of(o->path), url->unix_path)
-                        : o->path[0] == '\0' && slice_ieq(slice_of(o->host), url->host) &&
-                              o->port == url->port;
-        if (same)
-            break;
+    static const struct tls_client_options options = { .http = true };
+    struct tls_pem_fault f;
+    if (u->tls == NULL)
+        u->tls = tls_client_context(&options, &f);
+    return u->tls;
+}
+
+struct origin *upstream_origin(struct upstream *u, const struct url *url,
+                               const struct tls_remote *tls)
+{
+    struct tls_context *context = NULL;
+    struct slice name = url->host;
+    if (url->tls) {
+        context = tls != NULL && tls->context != NULL ? tls->context : default_tls(u);
+        if (tls != NULL && tls->name.p != NULL)
+            name = tls->name;
     }
-    if (o == NULL) {
-        o = mem_zalloc(sizeof *o + url->host.n + 1);
-        memcpy(o->host, url->host.p != NULL ? url->host.p : "", url->host.n);
-        if (url->unix_path.p != NULL && url->unix_path.n < sizeof o->path)
-            memcpy(o->path, url->unix_path.p, url->unix_path.n);
-        o->port = url->port;
-        o->u = u;
-        o->last = &o->first;
-        o->next = u->origins;
-        u->origins = o;
-    }
+    struct origin *o = u->origins;
+    while (o != NULL && !(is_at(o, url) && is_secured_by(o, context, name)))
+        o = o->next;
+    if (o == NULL)
+        o = origin_new(u, url, context, name);
     o->refs++;
     return o;
 }
 
-static void origin_free_unused(struct origin *o)
+const struct tls_fault *origin_fault(const struct origin *o)
+{
+    return &o->fault;
+}
+
+void upstream_free_unused(struct origin *o)
 {
     if (o->refs > 0 || o->open > o->idle || o->first != NULL)
         return;
@@ -121,23 +135,23 @@ static void origin_free_unused(struct origin *o)
     while (*link != o)
         link = &(*link)->next;
     *link = o->next;
-    mem_free(o);
+    origin_free(o);
 }
 
 void origin_release(struct origin *o)
 {
     o->refs--;
-    origin_free_unused(o);
+    upstream_free_unused(o);
 }
 
 /* The name is asked for again at the end of its TTL only while somebody is connected. */
-static void origin_opened(struct origin *o)
+void upstream_opened(struct origin *o)
 {
     if (o->open++ == 0 && o->path[0] == '\0')
         o->name = resolve_hold(o->u->resolve, o->host);
 }
 
-static void origin_closed(struct origin *o)
+void upstream_closed(struct origin *o)
 {
     if (--o->open > 0)
         return;
@@ -176,7 +190,8 @@ static void on_expiry(struct timer *t)
     upstream_drop(CONTAINER(t, struct upstream_conn, expiry));
 }
 
-static struct upstream_conn *conn_new(struct origin *o, struct stream *s, const struct address *to)
+struct upstream_conn *upstream_conn_new(struct origin *o, struct stream *s,
+                                        const struct address *to)
 {
     struct upstream_conn *c = mem_zalloc(sizeof *c);
     c->origin = o;
@@ -207,15 +222,23 @@ static void conn_free(struct upstream_conn *c)
     mem_free(c);
 }
 
+void upstream_conn_end(struct upstream_conn *c)
+{
+    struct origin *o = c->origin;
+    conn_unlink(c);
+    conn_free(c);
+    upstream_closed(o);
+}
+
 void upstream_drop(struct upstream_conn *c)
 {
     struct origin *o = c->origin;
     if (c->link != NULL)
         conn_unlink(c);
     conn_free(c);
-    origin_closed(o);
-    serve_queue(o);
-    origin_free_unused(o);
+    upstream_closed(o);
+    upstream_serve_queue(o);
+    upstream_free_unused(o);
 }
 
 /* The name does not have this connection's address any more. */
@@ -273,147 +296,5 @@ void upstream_put(struct upstream_conn *c, uint64_t keep_ms)
     o->idle++;
     stream_start(c->stream, &idle_events, c);
     timer_set(u->loop, &c->expiry, keep_ms);
-    serve_queue(o);
-}
-
-/* --- asking for one --- */
-
-static void wait_free(struct upstream_wait *w)
-{
-    struct loop *l = w->origin->u->loop;
-    if (w->link != NULL) {
-        *w->link = w->next;
-        if (w->next != NULL)
-            w->next->link = w->link;
-        else
-            w->origin->last = w->link;
-    }
-    if (w->dial != NULL)
-        dial_cancel(w->dial);
-    timer_deinit(l, &w->deadline);
-    loop_undefer(l, &w->later);
-    mem_free(w);
-}
-
-static void wait_end(struct upstream_wait *w, struct upstream_conn *c, int err)
-{
-    struct origin *o = w->origin;
-    void (*cb)(void *, struct upstream_conn *, int) = w->cb;
-    void *arg = w->arg;
-    if (c == NULL && w->counted)
-        origin_closed(o);
-    wait_free(w);
-    if (c == NULL)
-        serve_queue(o);
-    o->refs++; /* the borrower may let go of it */
-    cb(arg, c, err);
-    origin_release(o);
-}
-
-static void on_dialed(void *arg, struct stream *s, const struct address *a, int err)
-{
-    struct upstream_wait *w = arg;
-    w->dial = NULL;
-    wait_end(w, err == 0 ? conn_new(w->origin, s, a) : NULL, err);
-}
-
-static uint64_t time_left(const struct upstream_wait *w)
-{
-    uint64_t now = loop_now(w->origin->u->loop);
-    return w->until > now ? w->until - now : 1;
-}
-
-static void wait_begin(struct upstream_wait *w)
-{
-    struct origin *o = w->origin;
-    struct dial_to to = { .host = o->host, .port = o->port, .path = o->path };
-    origin_opened(o);
-    w->counted = true;
-    timer_stop(&w->deadline); /* the dial keeps the rest of it */
-    w->dial = dial_start(o->u->loop, o->u->resolve, &to, time_left(w), on_dialed, w);
-}
-
-/* Whoever waits gets an idle connection, or dials where the limit leaves room. */
-static void serve_queue(struct origin *o)
-{
-    while (o->first != NULL && (o->idle_list != NULL || !at_limit(o))) {
-        struct upstream_wait *w = o->first;
-        *w->link = w->next;
-        if (w->next != NULL)
-            w->next->link = w->link;
-        else
-            o->last = w->link;
-        w->link = NULL;
-        if (w->fresh && at_limit(o)) { /* an idle one makes room */
-            struct upstream_conn *c = o->idle_list;
-            conn_unlink(c);
-            conn_free(c);
-            origin_closed(o);
-        }
-        if (o->idle_list != NULL && !w->fresh) {
-            loop_defer(o->u->loop, &w->later, LOOP_COLLECT);
-            return;
-        }
-        wait_begin(w);
-    }
-}
-
-static void on_wait_later(struct deferred *d)
-{
-    struct upstream_wait *w = CONTAINER(d, struct upstream_wait, later);
-    struct origin *o = w->origin;
-    struct upstream_conn *c = upstream_take(o);
-    if (c != NULL) {
-        wait_end(w, c, 0);
-    } else if (at_limit(o)) { /* somebody else was faster: first in the queue again */
-        w->next = o->first;
-        w->link = &o->first;
-        if (w->next != NULL)
-            w->next->link = &w->next;
-        else
-            o->last = &w->next;
-        o->first = w;
-    } else {
-        wait_begin(w);
-    }
-}
-
-static void on_wait_deadline(struct timer *t)
-{
-    wait_end(CONTAINER(t, struct upstream_wait, deadline), NULL, UV_ETIMEDOUT);
-}
-
-struct upstream_wait *upstream_get(struct origin *o, uint64_t connect_ms, bool fresh,
-                                   void (*cb)(void *arg, struct upstream_conn *c, int err),
-                                   void *arg)
-{
-    struct upstream_wait *w = mem_zalloc(sizeof *w);
-    if (at_limit(o) && o->idle_list != NULL)
-        upstream_drop(o->idle_list); /* makes room for a fresh one */
-    w->origin = o;
-    w->cb = cb;
-    w->arg = arg;
-    w->fresh = fresh;
-    w->until = loop_now(o->u->loop) + connect_ms;
-    w->deadline.cb = on_wait_deadline;
-    w->later.run = on_wait_later;
-    timer_set(o->u->loop, &w->deadline, connect_ms);
-    if (at_limit(o)) {
-        w->link = o->last;
-        *o->last = w;
-        o->last = &w->next;
-    } else {
-        wait_begin(w);
-    }
-    return w;
-}
-
-void upstream_cancel(struct upstream_wait *w)
-{
-    struct origin *o = w->origin;
-    if (w->counted)
-        origin_closed(o);
-    wait_free(w);
-    serve_queue(o);
-    origin_free_unused(o);
+    upstream_serve_queue(o);
 }

@@ -7,10 +7,12 @@
 #ifndef TOLLGATE_UPSTREAM_H
 #define TOLLGATE_UPSTREAM_H
 
+#include "counters.h"
 #include "loop.h"
 #include "parse.h"
 #include "resolve.h"
 #include "stream.h"
+#include "tls_client.h"
 #include "url.h"
 
 struct upstream;
@@ -43,13 +45,20 @@ void upstream_set_limits(struct upstream *u, const struct upstream_limits *limit
 /* Closes idle connections; none may be on loan. */
 void upstream_free(struct upstream *u);
 
-/* The origin of a URL, found or made; held until origin_release. */
-struct origin *upstream_origin(struct upstream *u, const struct url *url);
+/* Counts TLS handshakes there from now on; borrowed. */
+void upstream_count(struct upstream *u, struct counters *c);
+
+/* The origin of a URL, found or made; held until origin_release. tls is borrowed for the call;
+ * NULL: https is spoken by the system's authorities. */
+struct origin *upstream_origin(struct upstream *u, const struct url *url,
+                               const struct tls_remote *tls);
+/* Why TLS failed, in a callback with UV_EPROTO or another failure of the handshake. */
+const struct tls_fault *origin_fault(const struct origin *o);
 void origin_release(struct origin *o);
 
 /* Asks for a connection. cb is called once and never before this returns: a connection, or NULL and
- * UV_E* (UV_ETIMEDOUT after connect_ms, which covers name, wait and dial). `fresh` asks for a new
- * one. */
+ * UV_E* (UV_ETIMEDOUT after connect_ms, which covers name, wait, dial and TLS; UV_EPROTO where TLS
+ * failed: see origin_fault). `fresh` asks for a new one. */
 struct upstream_wait *upstream_get(struct origin *o, uint64_t connect_ms, bool fresh,
                                    void (*cb)(void *arg, struct upstream_conn *c, int err),
                                    void *arg);

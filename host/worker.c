@@ -194,6 +194,7 @@ static int start(struct worker *w, int control_fd, int log_fd)
     if (loop_init(&w->loop) != 0 || gateway_init(&w->gw, &w->loop) != 0)
         return -1;
     w->gw.sv.counters = &w->slot->counters;
+    upstream_count(w->gw.sv.upstream, w->gw.sv.counters);
     w->gw.sv.quota_at = &w->slot->quota;
     w->gw.sv.watch.mark = &w->slot->mark;
     if (log_fd >= 0)

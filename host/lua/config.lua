@@ -10,6 +10,7 @@ local fields = require "tollgate.config_schema"
 local routes = require "tollgate.config_routes"
 local plugins = require "tollgate.config_plugins"
 local targets = require "tollgate.config_targets"
+local tls = require "tollgate.config_tls"
 local policy = require "tollgate.config_policy"
 local listen = require "tollgate.config_listen"
 local network = require "tollgate.config_network"
@@ -94,6 +95,7 @@ local function redis_of(redis)
   for key, value in pairs(redis) do out[key] = value end
   local times = routes.milliseconds { timeout = redis.timeout, connect_timeout = redis.connect_timeout }
   out.timeout, out.connect_timeout = times.timeout, times.connect_timeout
+  out.tls = tls.normalise(redis.tls, "redis.tls")
   return out
 end
 
@@ -119,8 +121,9 @@ local function normalise(config, path, dir)
     plugins = config.plugins, routes = {},
   }
   for i, route in ipairs(config.routes) do
-    local one = routes.normalise(route, config)
-    one.chain = plugins.chain(config.plugins, route.plugins, ("routes[%d].plugins"):format(i))
+    local at = ("routes[%d]"):format(i)
+    local one = routes.normalise(route, at, config)
+    one.chain = plugins.chain(config.plugins, route.plugins, at .. ".plugins")
     out.routes[i] = one
   end
   return out

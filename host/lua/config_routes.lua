@@ -163,15 +163,16 @@ end
 
 --- One route as the host reads it.
 -- @tparam table route checked
+-- @tparam string at its path
 -- @tparam table config the checked configuration it stands in
 -- @treturn table
-function M.normalise(route, config)
+function M.normalise(route, at, config)
   local paths = {}
   for i, path in ipairs(as_list(route.path)) do paths[i] = values.route_path(path) end
   local timeouts, limits = {}, {}
   for name, value in pairs(config.timeouts) do timeouts[name] = route.timeouts[name] or value end
   for name, value in pairs(config.limits) do limits[name] = route.limits[name] or value end
-  local to = targets.normalise(route, M.api(route), timeouts, M.header_list)
+  local to = targets.normalise(route, at, M.api(route), timeouts, M.header_list)
   return {
     name = route.name, paths = paths, hosts = hosts_of(route), methods = route.methods or {},
     headers = M.header_list(route.headers), strip_prefix = route.strip_prefix, api = M.api(route),

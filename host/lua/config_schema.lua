@@ -6,6 +6,7 @@ local values = require "tollgate.config_values"
 local log = require "tollgate.config_log"
 local routes = require "tollgate.config_routes"
 local targets = require "tollgate.config_targets"
+local tls = require "tollgate.config_tls"
 
 local DAY = 86400 -- seconds
 local NAME = "^[%w_.-]+$"
@@ -44,17 +45,24 @@ local host = { type = "string", min = 1, check = by(values.route_host) }
 
 local function redis_url(required)
   return { type = "string", required = required, min = 1, secret = values.redis_url_masked,
-    check = by(values.redis_url), doc = "redis://[user:password@]host[:port][/db], or unix:///path" }
+    check = by(values.redis_url),
+    doc = "redis://[user:password@]host[:port][/db], the same with rediss:// for TLS, or unix:///path" }
 end
 
 local redis = {
   url = redis_url(true),
+  tls = tls.field,
   timeout = seconds(0.25, "the longest that a command may take"),
   connect_timeout = seconds(1, "the longest that connecting may take"),
   eviction = { type = "string", one_of = { "refuse", "warn" }, default = "refuse",
     doc = "what to do where Redis may evict keys that limits depend on" },
   hash_tags = { type = "boolean", default = false, doc = "write key parts in braces, for Redis Cluster" },
 }
+
+local function check_redis(value, at)
+  if not value.tls or value.url:lower():find("^rediss:") then return nil end
+  return { { path = at .. ".tls", message = "has no use: the url is not rediss://" } }
+end
 
 local plugins = {
   type = "map", keys = "^[%w_-]+$", hint = "the name of a plugin is letters, digits, _ and -", default = {},
@@ -121,7 +129,7 @@ for name, field in pairs(targets.route_fields(targets.target_fields(target_heade
 
 return {
   listen = listen.listen, admin = listen.admin,
-  redis = { alternatives = { redis_url(), { type = "table", fields = redis } },
+  redis = { alternatives = { redis_url(), { type = "table", fields = redis, check = check_redis } },
     doc = "absent: a private redis-server is started and supervised" },
   data_dir = { type = "path", default = "data", doc = "what outlives the gateway" },
   run_dir = { type = "path", doc = "sockets and the like; default: data_dir" },

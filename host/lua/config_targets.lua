@@ -4,6 +4,7 @@
 -- Inside one list a target is known by its name, "provider:model" or the provider alone: in logs, in ctx.target, to breakers.
 -- So no two of a list may have the same one.
 
+local tls = require "tollgate.config_tls"
 local values = require "tollgate.config_values"
 local text = require "tollgate.schema_text"
 
@@ -37,11 +38,12 @@ function M.target_fields(headers)
       hint = "must be letters, digits, _, . and -", doc = "who answers, for breakers and metrics; default: the URL's host" },
     model = { type = "string", min = 1, max = 256, pattern = "^%C+$", hint = "holds a control character",
       doc = "the provider's name of the model; takes the place of the one asked for. Absent: as asked" },
-    url = { type = "string", required = true, min = 1, doc = "http://host[:port][/path] or unix:/path",
+    url = { type = "string", required = true, min = 1, doc = "http://host[:port][/path], the same with https://, or unix:/path",
       check = function(value)
         local ok, message = values.target_url(value)
         if not ok then return message end
       end },
+    tls = tls.field,
     headers = headers,
     preserve_host = { type = "boolean", default = false, doc = "send the client's Host instead of the target's" },
     weight = { type = "integer", min = 0, max = 1000, default = 1,
@@ -112,6 +114,9 @@ local function check_list(faults, list, path)
         text.join(path, names[name])))
     end
     names[name] = names[name] or i
+    if target.tls and not target.url:lower():find("^https:") then
+      add(faults, at .. ".tls", "has no use: the url is not https://")
+    end
   end
   if #list > 0 and weights == 0 then add(faults, path, "no target has a weight above 0") end
 end
@@ -175,7 +180,7 @@ function M.retry(route, api, timeouts)
   return out
 end
 
-local function normal_list(list, timeouts, header_list)
+local function normal_list(list, path, timeouts, header_list)
   local out = {}
   for i, one in ipairs(list) do
     local times = {}
@@ -185,6 +190,7 @@ local function normal_list(list, timeouts, header_list)
     out[i] = {
       name = name_of(one), provider = provider_of(one), model = one.model, url = one.url, preserve_host = one.preserve_host,
       headers = header_list(one.headers), weight = one.weight, tier = one.tier, timeouts = times,
+      tls = tls.normalise(one.tls, text.join(path, i) .. ".tls"),
     }
   end
   return out
@@ -192,20 +198,22 @@ end
 
 --- What the host reads of a route's targets.
 -- @tparam table route checked
+-- @tparam string path where it stands
 -- @tparam string api
 -- @tparam table timeouts in effect, in seconds
 -- @tparam function header_list makes a list of a map of header fields
 -- @treturn table `targets`, `models` as a list of { alias, targets }, `balance`, `retry`; times in milliseconds
-function M.normalise(route, api, timeouts, header_list)
+function M.normalise(route, path, api, timeouts, header_list)
   local models = {}
   for i, alias in ipairs(text.sorted_keys(route.models)) do
-    models[i] = { alias = alias, targets = normal_list(route.models[alias], timeouts, header_list) }
+    models[i] = { alias = alias, targets = normal_list(route.models[alias], text.join(path .. ".models", alias),
+      timeouts, header_list) }
   end
   local retry = M.retry(route, api, timeouts)
   retry.timeout = milliseconds(retry.timeout)
   retry.retry_after = retry.retry_after and milliseconds(retry.retry_after) or 0
   return {
-    targets = normal_list(route.targets, timeouts, header_list), models = models,
+    targets = normal_list(route.targets, path .. ".targets", timeouts, header_list), models = models,
     balance = route.balance, retry = retry,
   }
 end

@@ -71,7 +71,7 @@ function M.listen_address(text)
   return { path = path }
 end
 
---- The URL of a target: http://host[:port][/path] or unix:/path.
+--- The URL of a target: http://host[:port][/path], the same with https://, or unix:/path.
 -- @tparam string text
 -- @treturn boolean|nil true
 -- @treturn string|nil what is wrong
@@ -85,8 +85,7 @@ function M.target_url(text)
   end
   local scheme, rest = text:match("^(%a[%w+.-]*)://(.*)$")
   scheme = scheme and scheme:lower()
-  if scheme == "https" then return nil, "https targets are not supported yet" end
-  if scheme ~= "http" then return nil, "must begin with http:// or unix:/" end
+  if scheme ~= "http" and scheme ~= "https" then return nil, "must begin with http://, https:// or unix:/" end
   if rest:find("[?#]") then return nil, "a query or fragment does not belong here" end
   local authority, path = rest:match("^([^/]*)(.*)$")
   if authority:find("@", 1, true) then return nil, "user information does not belong here" end
@@ -105,8 +104,8 @@ function M.target_url(text)
   return true
 end
 
---- The URL of Redis: redis://[user[:password]@]host[:port][/db], unix://[user[:password]@]/path,
--- redis+unix:///path?db=0.
+--- The URL of Redis: redis://[user[:password]@]host[:port][/db], the same with rediss:// for TLS,
+-- unix://[user[:password]@]/path, redis+unix:///path?db=0.
 -- @tparam string text
 -- @treturn boolean|nil true
 -- @treturn string|nil what is wrong; it never repeats the password
@@ -119,8 +118,9 @@ function M.redis_url(text)
     if #path > SOCKET_PATH_MAX then return nil, "the path of the socket is too long" end
     return true
   end
-  if scheme == "rediss" then return nil, "rediss:// (TLS to Redis) is not supported yet" end
-  if scheme ~= "redis" then return nil, "must begin with redis://, unix:/// or redis+unix:///" end
+  if scheme ~= "redis" and scheme ~= "rediss" then
+    return nil, "must begin with redis://, rediss://, unix:/// or redis+unix:///"
+  end
   local authority, path = rest:match("^([^/]*)(.*)$")
   local host, after = host_and_rest(authority:match("([^@]*)$"))
   if not host then return nil, "the host is missing or not valid" end

@@ -114,6 +114,10 @@ static void parses_addresses(void **state)
     assert_null(rds_config_parse(SLICE("redis://:se@cr?et@cache.internal/0"), &c));
     assert_string_equal(c.host, "cache.internal");
     assert_string_equal(c.password, "se@cr?et");
+    assert_false(c.secure);
+    assert_null(rds_config_parse(SLICE("rediss://:pw@cache.internal:7000/2"), &c));
+    assert_true(c.secure);
+    assert_string_equal(c.host, "cache.internal");
     assert_null(rds_config_parse(SLICE("unix:///run/redis.sock"), &c));
     assert_string_equal(c.path, "/run/redis.sock");
     assert_null(rds_config_parse(SLICE("redis+unix://:pw@/run/r.sock?db=3"), &c));
@@ -127,7 +131,7 @@ static void refuses_broken_addresses(void **state)
     (void)state;
     static const char *const broken[] = { "",
                                           "http://x",
-                                          "rediss://x",
+                                          "rediss://",
                                           "redis://",
                                           "redis://h:0",
                                           "redis://h:70000",

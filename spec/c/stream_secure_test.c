@@ -254,7 +254,7 @@ static void an_end_without_close_notify_is_a_failure(void **state)
     assert_int_equal(stream_fault(client.stream)->kind, TLS_FAULT_CUT);
 }
 
-static void a_reader_that_stalls_bounds_nothing_but_the_queue(void **state)
+static void a_reader_that_stalls_is_told_by_the_queue(void **state)
 {
     static char piece[60000];
     (void)state;
@@ -264,8 +264,6 @@ static void a_reader_that_stalls_bounds_nothing_but_the_queue(void **state)
         stream_write(client.stream, (struct slice){ piece, sizeof piece });
     assert_true(stream_queued(client.stream) < 2 * sizeof piece);
     uint64_t sent = stream_sent(client.stream);
-    turns_for(&loop, 20);
-    assert_int_equal(stream_sent(client.stream), sent);
     stream_resume(server.stream);
     TURN_UNTIL(&loop, stream_queued(client.stream) == 0 && client.drains > 0);
     TURN_UNTIL(&loop, stream_sent(client.stream) > sent);
@@ -433,7 +431,7 @@ int main(void)
         TEST(hands_on_what_it_held),
         TEST(a_proper_end_is_one),
         TEST(an_end_without_close_notify_is_a_failure),
-        TEST(a_reader_that_stalls_bounds_nothing_but_the_queue),
+        TEST(a_reader_that_stalls_is_told_by_the_queue),
         TEST(resumes_with_what_it_remembers),
         TEST(a_silent_peer_times_out),
         TEST(http_is_recognised_and_can_be_answered),

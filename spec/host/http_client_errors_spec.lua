@@ -80,9 +80,13 @@ describe("tg.http fails with", function()
     assert.equal("resolve", err)
   end))
 
-  it("tls", async(function()
-    local err, detail = failure { url = "https://127.0.0.1" }
-    assert.same({ "tls", "https is not supported yet" }, { err, detail })
+  it("tls, where no TLS is spoken", async(function()
+    local o = support.server(function(conn)
+      if conn:wait_data(5000) then conn:send("HTTP/1.1 400 Bad Request\r\n\r\n") end
+      conn:close()
+    end)
+    local err, detail = failure { url = "https://127.0.0.1:" .. o.port }
+    assert.same({ "tls", "cannot connect: what it sent is not TLS" }, { err, detail })
   end))
 
   it("too_large, by the length that is told and by what comes", async(function()
@@ -214,8 +218,8 @@ describe("redirects of tg.http", function()
     assert.same({ host = "127.0.0.1:" .. other.port, ["x-other"] = "e", ["user-agent"] = foreign["user-agent"] }, foreign)
   end))
 
-  it("lead to http only", async(function()
-    for to, err in pairs { ["https://127.0.0.1/"] = "tls", ["unix:/tmp/s"] = "malformed", ["ftp://x/"] = "malformed",
+  it("lead to http and https only", async(function()
+    for to, err in pairs { ["https://127.0.0.1:1/"] = "refused", ["unix:/tmp/s"] = "malformed", ["ftp://x/"] = "malformed",
       ["http://u:p@127.0.0.1/"] = "malformed", ["http://"] = "malformed" } do
       local o = origin(function(_, conn) conn:respond { status = 302, headers = { location = to } } end)
       assert.equal(err, (failure(o, "{ redirects = 3 }")))
@@ -362,10 +366,10 @@ describe("a fetch", function()
     support.write_file(path, [[
       local tg = require "tollgate"
       local url = ...
-      print(assert(tg.http.get(url)).body, assert(tg.http.stream(url)):read(), select(2, tg.http.get("https://x")))
+      print(assert(tg.http.get(url)).body, assert(tg.http.stream(url)):read(), select(2, tg.http.get("http://127.0.0.1:1")))
     ]])
     local res = support.tollgate { "exec", path, o.url }
-    assert.same({ 0, "hello\thello\ttls\thttps is not supported yet\n" }, { res.code, res.out }, res.err)
+    assert.same({ 0, "hello\thello\trefused\tcannot connect: connection refused\n" }, { res.code, res.out }, res.err)
   end))
 
   it("that a request waits for is waited for when the gateway stops", async(function()

@@ -9,6 +9,7 @@ local files = require "spec.support.files"
 local http = require "spec.support.http"
 local loop = require "spec.support.loop"
 local process = require "spec.support.process"
+local stream = require "spec.support.stream"
 
 ffi.cdef [[
 typedef struct SSL SSL; typedef struct SSL_CTX SSL_CTX; typedef struct BIO BIO; typedef struct SSL_METHOD SSL_METHOD;
@@ -378,6 +379,22 @@ function M.connect(port, options)
   if ok and conn.tls.secure then return conn end
   conn:close()
   return nil, conn.tls.error or conn.err or "timeout"
+end
+
+-- Writes one byte at a time.
+local Drip = {}
+function Drip:__index(name) return Drip[name] or function(_, ...) return self.raw[name](self.raw, ...) end end
+function Drip:write(bytes, cb)
+  for i = 1, #bytes do self.raw:write(bytes:sub(i, i), i == #bytes and cb or nil) end
+  return true
+end
+
+--- TLS of a server's on a connection that stream.lua has accepted; whatever it writes goes out byte by byte.
+function M.drip(conn, options)
+  conn.handle:read_stop()
+  local raw = setmetatable({ raw = conn.handle }, Drip)
+  return stream.wrap(M.handle(raw, { context = M.context(setmetatable({ server = true }, { __index = options })),
+    server = true }), 10000)
 end
 
 --- What stream.listen wraps accepted handles with. options: those of M.context and M.handle.

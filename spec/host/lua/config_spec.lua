@@ -257,7 +257,7 @@ describe("keys of the gateway", function()
   it("take Redis as a URL or a table", function()
     local defaults = { timeout = 250, connect_timeout = 1000, eviction = "refuse", hash_tags = false }
     for _, url in ipairs { "redis://127.0.0.1:6379/0", "redis://u:p@redis.local", "unix:///run/redis.sock",
-      "redis://[::1]:6379", "redis+unix:///run/redis.sock?db=1", "redis://:pw@h/" } do
+      "redis://[::1]:6379", "rediss://h:6380/1", "redis+unix:///run/redis.sock?db=1", "redis://:pw@h/" } do
       defaults.url = url
       assert.same(defaults, loaded(with_top(("redis = %q"):format(url))).redis)
     end
@@ -265,8 +265,9 @@ describe("keys of the gateway", function()
       loaded(with_top [[redis = { url = "redis://h", timeout = 0.1, connect_timeout = 2, eviction = "warn",
         hash_tags = true }]]).redis)
     for written, fault in pairs {
-      ['"127.0.0.1:6379"'] = "redis: must begin with redis://, unix:/// or redis+unix:///",
-      ['"rediss://h"'] = "redis: rediss:// (TLS to Redis) is not supported yet",
+      ['"127.0.0.1:6379"'] = "redis: must begin with redis://, rediss://, unix:/// or redis+unix:///",
+      ['{ url = "redis://h", tls = {} }'] = "redis.tls: has no use: the url is not rediss://",
+      ['{ url = "rediss://h", tls = { cert = "c" } }'] = "redis.tls.key: is required beside cert",
       ['"redis://"'] = "redis: the host is missing or not valid",
       ['"redis://h:0"'] = "redis: the port must be a number from 1 to 65535",
       ['"redis://h/x"'] = "redis: the database must be a number, as in redis://127.0.0.1:6379/0",
@@ -411,10 +412,8 @@ describe("keys of a route", function()
 
   it("refuse URLs of targets that cannot work", function()
     for url, fault in pairs {
-      ["https://api.openai.com"] = "https targets are not supported yet",
-      ["HTTPS://api.openai.com"] = "https targets are not supported yet",
-      ["ftp://x"] = "must begin with http:// or unix:/",
-      ["localhost:80"] = "must begin with http:// or unix:/",
+      ["ftp://x"] = "must begin with http://, https:// or unix:/",
+      ["localhost:80"] = "must begin with http://, https:// or unix:/",
       ["http://"] = "the host is missing or not valid",
       ["http://a b"] = "the host is not valid",
       ["http://u:p@h"] = "user information does not belong here",
@@ -427,7 +426,8 @@ describe("keys of a route", function()
     } do
       assert.same({ "routes[1].targets[1].url: " .. fault }, route_faults(('targets = { { url = %q } }'):format(url)))
     end
-    for _, url in ipairs { "http://h", "http://[::1]:80/", "http://h:80/a/b", "HTTP://h" } do
+    for _, url in ipairs { "http://h", "http://[::1]:80/", "http://h:80/a/b", "HTTP://h", "https://api.openai.com",
+      "HTTPS://[::1]/v1" } do
       assert.same({}, route_faults(('targets = { { url = %q } }'):format(url)))
     end
   end)

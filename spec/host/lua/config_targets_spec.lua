@@ -69,6 +69,33 @@ describe("targets", function()
   end)
 end)
 
+describe("TLS of a target", function()
+  it("is read with its place", function()
+    local tls = route_of([[targets = { { provider = "a", url = "https://h", tls = { ca = "ca.pem", cert = "c.pem", key = "/k.pem",
+      server_name = "api.example" } }, { url = "https://h", tls = { verify = false } } }]]).targets
+    assert.same({ path = "routes[1].targets[1].tls", ca = "ca.pem", cert = "c.pem", key = "/k.pem", server_name = "api.example",
+      insecure = false }, tls[1].tls)
+    assert.same({ path = "routes[1].targets[2].tls", insecure = true }, tls[2].tls)
+    assert.is_nil(route_of('targets = { { url = "https://h" } }').targets[1].tls)
+  end)
+
+  it("is refused where it cannot work", function()
+    for written, fault in pairs {
+      ['cert = "c"'] = ".key: is required beside cert",
+      ['key = "c"'] = ".cert: is required beside key",
+      ['ca = "c", verify = false'] = ".ca: has no use where verify = false",
+      ['server_name = "*.x"'] = ".server_name: must be one name, without *",
+      ['server_name = "a b"'] = '.server_name: must be a host name, or "*.suffix"',
+      ['Verify = false'] = ".Verify: unknown key (did you mean verify?)",
+    } do
+      assert.same({ "routes[1].targets[1].tls" .. fault },
+        faults_of(('targets = { { url = "https://h", tls = { %s } } }'):format(written)))
+    end
+    assert.same({ "routes[1].targets[1].tls: has no use: the url is not https://" },
+      faults_of 'targets = { { url = "http://h", tls = {} } }')
+  end)
+end)
+
 describe("models", function()
   it("are lists of targets by alias", function()
     local route = route_of(CHAT .. [[models = { ["z"] = { { url = "http://z" } },
