@@ -16,7 +16,7 @@ local PARTS = { yyyyMM = ("%d"):rep(6), ["cached key"] = ".+" }
 
 -- "q:rps:{keyId}" → a Lua pattern.
 local function pattern_of(name)
-  local parts = name:gsub("{([%w ]+)}", function(part) return PARTS[part] or PART end)
+  local parts = name:gsub("{([%w' ]+)}", function(part) return PARTS[part] or PART end)
   return "^" .. parts .. "$"
 end
 
@@ -24,7 +24,7 @@ end
 local function type_of(cell)
   local kind, fields = cell:match("^%a+"), {}
   for field in cell:gmatch("`([%a_]+)`") do fields[field] = true end
-  return kind, kind == "hash" and fields or nil
+  return kind, (kind == "hash" or kind == "record") and fields or nil
 end
 
 -- Seconds: "40 days, …", "5 minutes, …", "2 × the window" or "2 × the bucket's window"; and whether there may be none: "none",
@@ -88,8 +88,17 @@ local checks = {
   end,
 }
 
+-- Records are hashes with different fields at different times.
+function checks.record(entry, row)
+  assert.equal("hash", entry.type)
+  for field in pairs(entry.value) do assert(row.fields[field], "a field that is not listed: " .. field) end
+  for _, field in ipairs { "state", "owner", "fingerprint" } do assert(entry.value[field], "the field is missing: " .. field) end
+end
+
 -- A closed reservation keeps its -1 as long as the settlement table says, the longest of it 24 h.
 local function longest(row, entry)
+  local record = row.kind == "record" and entry.value
+  if record and (record.state == "done" or record.lease) then return 86400 end
   return entry.value == "-1" and 86400 or row.lifetime
 end
 
@@ -149,6 +158,7 @@ local function start(redis)
             ["invoice.cancelled"] = { drop = { "stats:{tenantId}:current_month" } } } } } },
         { name = "plain", path = "/plain", targets = { { url = origin.url } },
           plugins = { quota = { rps = RATE, burst = BURST, concurrency = 2 },
+            idempotency = { on_lost = "refuse" },
             ratelimit = { windows = { { limit = 100, seconds = WINDOW }, { limit = 100, seconds = WINDOW, name = "b" } } } } },
       },
     },
@@ -175,6 +185,7 @@ local function run_all(gw)
   local cached = post(gw, "unknown")
   cached.path, cached.headers = "/cached" .. CHAT, {}
   assert.equal(200, gw:request(cached).status)
+  gw:request { path = "/plain", method = "POST", body = "{}", headers = { ["idempotency-key"] = "key" } }
   local event = '{"id":"e:1","type":"balance.updated","tenantId":"a:b"}'
   assert.equal(200, gw:request({ path = "/hook", method = "POST", body = event,
     headers = { ["x-signature"] = support.hmac_sha256("s", event) } }).status)
@@ -207,7 +218,7 @@ local function full_run()
   end, "the reservations of the two streams alone")
   redis:must("DEL", held[1])
   for _, conn in ipairs(open) do conn:close() end
-  gw:wait_access(18)
+  gw:wait_access(19)
   support.wait_for(function()
     local left = redis:must("KEYS", "q:reserved:*")
     return #left == 1 and redis:must("GET", left[1]) == "-1" and #redis:must("KEYS", "q:conc:*") == 0
@@ -230,6 +241,7 @@ describe("the keys in Redis", function()
     assert.equal(1, redis:must("EXISTS", ("rl:route%%3Aplain:%d"):format(index)))
     assert.equal(1, redis:must("EXISTS", ("rl:route%%3Aplain:%d-b-%d"):format(WINDOW, index)))
     assert.equal(1, #redis:must("KEYS", "cache:exact:anonymous:*"))
+    assert.equal(1, redis:must("EXISTS", "idem:route%3Aplain:" .. support.sha256("key")))
     assert.equal(1, redis:must("EXISTS", "hook:hook:e%3A1"))
     assert.equal(1, redis:must("EXISTS", "fence:stats:a%3Ab:current_month"))
     assert.equal(0, #redis:must("KEYS", "*poor*"))
