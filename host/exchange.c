@@ -82,6 +82,7 @@ static void exchange_free(struct exchange *x)
     buf_deinit(&x->body);
     buf_deinit(&x->failures);
     exchange_hold_drop(x);
+    buf_deinit(&x->error_body);
     buf_deinit(&x->pending);
     buf_deinit(&x->head_out);
     buf_deinit(&x->tail);

@@ -153,6 +153,8 @@ struct exchange {
     struct buf failures; /* failed attempts that others followed, as members of a JSON list */
     struct deferred next_attempt;
     struct slice attempt_code; /* of the error in its answer; p == NULL */
+    struct buf error_body;     /* the beginning of an answer that failed, for its code */
+    bool stream_error;         /* the answer is a stream that begins with an error */
     struct llm_model *model;   /* as the body names it; NULL where it was not read for it */
     enum hold hold;            /* the answer is not relayed yet */
     uint64_t hold_until;       /* ms of the loop; HOLD_STATUS */
@@ -359,6 +361,8 @@ bool exchange_attempt_may_follow(const struct exchange *x, bool sent);
 bool exchange_attempt_afford(struct exchange *x);
 /* This one is over, and x->next_target is tried at the end of this turn. */
 void exchange_attempt_follow(struct exchange *x, const char *error, bool sent);
+/* A piece of its answer, which may have an error to be told of. */
+void exchange_attempt_note(struct exchange *x, struct slice piece);
 /* It is over: tells plugins, once. Does nothing where none is open. */
 void exchange_attempt_end(struct exchange *x, const char *error);
 /* The same with the reason that an exchange's end gives. */

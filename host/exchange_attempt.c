@@ -21,8 +21,25 @@ static void keep_out(struct exchange *x, const struct attempt_outcome *o)
     target_state_out(&x->target->state, zone_now() + (ms < p->out_ms ? ms : p->out_ms));
 }
 
+void exchange_attempt_note(struct exchange *x, struct slice piece)
+{
+    size_t room = LLM_PEEK - x->error_body.n;
+    if (x->origin_status >= 400 && x->route->hooks[PHASE_ATTEMPT].n > 0)
+        buf_add(&x->error_body, piece.p, piece.n < room ? piece.n : room);
+}
+
+static void read_code(struct exchange *x)
+{
+    char text[LLM_ERROR_CODE];
+    if (x->attempt_code.p != NULL || x->error_body.n == 0)
+        return;
+    struct slice code = llm_error_code(buf_slice(&x->error_body), text);
+    x->attempt_code = code.p != NULL ? arena_dup(&x->arena, code) : code;
+}
+
 void exchange_attempt_end(struct exchange *x, const char *error)
 {
+    read_code(x);
     uint64_t now = loop_now(x->sv->loop);
     struct attempt_outcome o = {
         .error = error,
@@ -42,6 +59,14 @@ void exchange_attempt_end(struct exchange *x, const char *error)
         exchange_attempt_tell(x, x->target, &o, &x->route->hooks[PHASE_ATTEMPT]);
 }
 
+/* An answer that came whole may still tell of an error, behind a status of success. */
+static const char *whole_error(struct exchange *x)
+{
+    bool told = x->stream_error || (x->reader != NULL && x->origin_status <= 299 &&
+                                    llm_reader_usage(x->reader)->error);
+    return told ? "stream_error" : NULL;
+}
+
 void exchange_attempt_over(struct exchange *x, enum ended how)
 {
     static const char *const errors[] = {
@@ -50,7 +75,7 @@ void exchange_attempt_over(struct exchange *x, enum ended how)
     };
     loop_undefer(x->sv->loop, &x->next_attempt);
     exchange_target_unpick(x);
-    exchange_attempt_end(x, x->origin_complete ? NULL : errors[how]);
+    exchange_attempt_end(x, x->origin_complete ? whole_error(x) : errors[how]);
 }
 
 /* --- the next one --- */
@@ -132,6 +157,8 @@ void exchange_attempt_begin(struct exchange *x)
     x->origin_status = 0;
     x->origin_failure = 0;
     x->attempt_code = (struct slice){ NULL, 0 };
+    x->stream_error = false;
+    buf_clear(&x->error_body);
     x->first_byte = 0;
     x->sent_up = 0;
     exchange_request_prepare(x);

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 
 #include "exchange.h"
+#include "log.h"
 
 enum { HOLD_MAX = 65536, HOLD_MS = 2000 };
 
@@ -112,6 +113,12 @@ static const char *error_of(const struct exchange *x)
 
 static void follow(struct exchange *x)
 {
+    log_write(LOG_WARN, x->id, "target %s, %s: answered %d%s%.*s", x->target->name,
+              x->target->url_text, x->origin_status,
+              x->peek != NULL             ? ", a stream that begins with an error"
+              : x->attempt_code.p != NULL ? ", "
+                                          : "",
+              x->peek == NULL ? (int)x->attempt_code.n : 0, x->attempt_code.p);
     x->hold = HOLD_NONE;
     x->source = SOURCE_NONE;
     x->unpriced = false; /* it has said what it took, or it refused */
@@ -164,6 +171,7 @@ static void decide(struct exchange *x)
     enum exchange_pick pick = PICK_NONE;
     timer_stop(&x->timer);
     note_code(x);
+    x->stream_error = x->hold == HOLD_PEEK;
     if (exchange_attempt_may_follow(x, true) && exchange_attempt_afford(x))
         pick = exchange_target_pick(x);
     if (pick == PICK_FAILED)

@@ -275,6 +275,7 @@ static int on_head(void *arg)
 
 void exchange_take(struct exchange *x, struct slice piece)
 {
+    exchange_attempt_note(x, piece);
     if (x->gathering && !exchange_gather_piece(x, piece))
         failed(x, &too_large, "an answer above limits.body, which a plugin wants whole");
     else if (!x->gathering)

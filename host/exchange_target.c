@@ -10,8 +10,7 @@ enum { RETRY_UNKNOWN_MS = 1000 }; /* where nothing says when a target will be th
 
 bool exchange_target_left(const struct exchange *x)
 {
-    uint64_t all = x->targets->n < BALANCE_MAX ? ((uint64_t)1 << x->targets->n) - 1 : UINT64_MAX;
-    return (all & ~x->considered) != 0;
+    return (x->targets->usable & ~x->considered) != 0;
 }
 
 /* Remembers the nearest time at which something may be there. */

@@ -127,6 +127,8 @@ static int read_set(struct generation *g, const struct route *r, struct target_s
         t->place = set->n;
         item->weight = (uint32_t)generation_get_number(g, "weight");
         item->tier = (uint32_t)generation_get_number(g, "tier");
+        if (item->weight > 0)
+            set->usable |= (uint64_t)1 << set->n;
         if (read_target(g, r, t, check_only, faults) != 0)
             err = -1;
         lua_pop(g->L, 1);

@@ -35,6 +35,7 @@ struct target_set {
     struct target *v;
     struct balance_item *items; /* at the same places */
     uint32_t n;                 /* at most BALANCE_MAX */
+    uint64_t usable;            /* a bit for each that has a weight */
 };
 
 #endif

@@ -204,6 +204,7 @@ describe("README.md", function()
     local result = support.tollgate({ "check" }, run)
     assert.equal("", result.err)
     assert.equal(0, result.code)
+    assert.equal(0, support.tollgate({ "check", "-c", "targets.lua" }, run).code)
     -- It is really read: the same with a slip in it is refused.
     support.write_file(dir .. "/gateway.lua", (files["gateway.lua"]:gsub("monthly_tokens", "monthly_token", 1)))
     local slip = support.tollgate({ "check" }, run)

@@ -58,11 +58,12 @@ describe("a failed attempt's usage", function()
   end))
 
   it("has to leave room for the next attempt: at the very budget, and one token below", async(function()
-    local gw, b = gateway(failing(), { limits = { monthly_tokens = 17, concurrency = 5 } })
+    local gw = gateway(failing(), { limits = { monthly_tokens = 17, concurrency = 5 } })
     assert.equal(200, gw:request(rig.chat()).status)
     assert.equal(20, rig.settled(redis)) -- 13 is more than was reserved
     gw:stop()
     redis:must "FLUSHALL"
+    local b
     gw, b = gateway(failing(), { limits = { monthly_tokens = 16, concurrency = 5 } })
     local res = gw:request(rig.chat())
     assert.same({ 503, "server_error" }, { res.status, support.json(res).error.code })

@@ -147,6 +147,18 @@ describe("an attempt that fails", function()
     assert.same({ 503, "failed: 503", "failed: 503" }, { res.status, res.body, res.headers["x-whole"] })
   end))
 
+  it("while the body still comes is followed, and the next target gets all of it", async(function()
+    local a = support.origin(function(_, conn) conn:respond { status = 503, body = "at once" } end, { stream_body = true })
+    local b = rig.origin("b", function(req, conn) conn:respond { body = req.body } return true end)
+    local gw = rig.gateway { targets = { target("a", a), target("b", b, { tier = 2 }) } }
+    local client = gw:connect()
+    client:send "PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n"
+    support.wait_for(function() return b.connections == 1 end, "the next target")
+    client:send "7\r\n second\r\n"
+    client:send "0\r\n\r\n"
+    assert.equal("first second", client:read_response().body)
+  end))
+
   it("is not followed where the method is not idempotent and bytes have gone", async(function()
     local gw, a, b = pair(status(503))
     assert.equal(503, gw:request { method = "POST", path = "/", body = "x" }.status)

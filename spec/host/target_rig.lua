@@ -18,6 +18,10 @@ end
 function M.attempt(conf, ctx, target, outcome)
   note(ctx, ("!%s,%s,%s,%s"):format(target.name, tostring(outcome.status), tostring(outcome.error),
     tostring(outcome.attempt)))
+  if outcome.code then note(ctx, "code=" .. outcome.code) end
+  if outcome.retry_after then note(ctx, "after=" .. outcome.retry_after) end
+  assert(outcome.seconds >= 0 and outcome.seconds < 60)
+  assert((outcome.status ~= nil) == (outcome.first_byte_seconds ~= nil))
   if conf.raises == "attempt" then error "raised in attempt" end
 end
 function M.response(_, ctx) ctx.response.headers["x-notes"] = ctx.notes end

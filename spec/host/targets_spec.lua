@@ -108,3 +108,65 @@ describe("the target phase", function()
     gw:wait_metric("plugin_errors_total", 4)
   end))
 end)
+
+describe("the attempt phase", function()
+  it("hears of the code of an error and of Retry-After, where nothing follows too", async(function()
+    local body = '{"error":{"type":"requests","code":"insufficient_quota"}}'
+    local function full(_, conn)
+      conn:respond { status = 429, headers = { ["retry-after"] = "7" }, body = body }
+      return true
+    end
+    local a, b = rig.origin("a", full), rig.origin("b", full)
+    local gw = rig.gateway { targets = { target("a", a), target("b", b, { tier = 2 }) }, plugins = { note = {} } }
+    local res = gw:request { path = "/" }
+    assert.same({ 429, body, "?a ?b !a,429,nil,1 code=insufficient_quota after=7" },
+      { res.status, res.body, res.headers["x-notes"] })
+    gw:wait_log("!b,429,nil,2 code=insufficient_quota after=7 target b", true)
+    gw:wait_log("target a, " .. a.url .. ": answered 429, insufficient_quota", true)
+    gw:stop()
+    gw = rig.gateway { targets = { target("a", a) }, plugins = { note = {} } }
+    assert.equal(body, gw:request { path = "/" }.body)
+    gw:wait_log("notes ?a !a,429,nil,1 code=insufficient_quota after=7 target a", true)
+  end))
+
+  it("hears once how an answer ended that went to the client", async(function()
+    local ends = {
+      cut = function(conn) conn:close() end,
+      client_gone = function(conn, client) client:close() conn:wait_closed() end,
+      whole = function(conn) conn:finish() end,
+    }
+    for name, way in pairs(ends) do
+      local client
+      local a = rig.origin("a", function(_, conn)
+        conn:start()
+        conn:chunk "begun"
+        support.wait_for(function() return client.seen end, "the client to see it")
+        way(conn, client)
+        return true
+      end)
+      local gw = rig.gateway { targets = { target("a", a), target("b", a) }, plugins = { note = { over = { b = true } } } }
+      client = gw:connect()
+      client:send_request { path = "/" }
+      client:read_until("begun", true)
+      client.seen = true
+      gw:wait_log(("!a,200,%s,1 target a"):format(name == "whole" and "nil" or name), true)
+      gw:stop()
+    end
+  end))
+
+  it("hears of what the gateway drops for reasons of its own", async(function()
+    local a = rig.origin("a", function(_, conn) conn:respond { body = ("x"):rep(100) } return true end)
+    local gw = support.gateway { files = { ["plugins/note.lua"] = rig.NOTE,
+      ["plugins/bad.lua"] = "return { priority = 1, response = function() error 'bad' end }",
+      ["plugins/whole.lua"] = "return { priority = 1, response = function(_, ctx) ctx.response:body() end }" },
+      config = { routes = {
+        { name = "bad", path = "/bad", targets = { target("a", a) }, plugins = { note = {}, bad = {} } },
+        { name = "large", path = "/large", targets = { target("a", a) }, plugins = { note = {}, whole = {} },
+          limits = { body = 50 } },
+      } } }
+    assert.equal(500, gw:request { path = "/bad" }.status)
+    gw:wait_log("?a !a,200,dropped,1 target a", true)
+    assert.equal(502, gw:request { path = "/large" }.status)
+    support.wait_for(function() return select(2, gw.log():gsub("%?a !a,200,dropped,1 target a", "")) == 2 end, "the second")
+  end))
+end)
