@@ -39,6 +39,7 @@ struct settings {
     struct listen_address *listen;
     uint32_t nlisten;
     struct listen_address admin;
+    const char *admin_token; /* NULL: the admin listener only reads */
     bool has_admin;
     const char *redis_url;                         /* NULL: private */
     struct tls_remote redis_tls;                     /* its context is held */

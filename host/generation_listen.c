@@ -68,6 +68,7 @@ int generation_read_listen(struct generation *g, struct buf *faults)
         generation_enter(g, "admin");
         if (read_address(g, &s->admin, faults) != 0)
             err = -1;
+        s->admin_token = generation_get_text(g, "token");
         generation_leave(g);
     }
     return err;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <openssl/evp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "encoding.h"
 #include "log.h"
 #include "mem.h"
 #include "paths.h"
@@ -39,6 +41,16 @@ static int64_t earlier(int64_t expires, const struct tls_context *tls)
     return one < expires ? one : expires;
 }
 
+/* The master needs no more than its digest. */
+static void note_token(struct snapshot *s, const char *token)
+{
+    unsigned char sum[32];
+    char hex[64];
+    EVP_Digest(token, strlen(token), sum, NULL, EVP_sha256(), NULL);
+    size_t n = encoding_hex((struct slice){ (const char *)sum, sizeof sum }, hex);
+    note(s, "admin.token", "%.*s", (int)n, hex);
+}
+
 static void note_addresses(struct snapshot *s, const struct settings *set)
 {
     struct buf all;
@@ -54,6 +66,8 @@ static void note_addresses(struct snapshot *s, const struct settings *set)
     buf_deinit(&all);
     if (set->has_admin)
         note(s, "admin", "%s %d\n", set->admin.host, set->admin.port);
+    if (set->admin_token != NULL)
+        note_token(s, set->admin_token);
 }
 
 /* The admin listener's TLS, which the master makes, and when the first certificate expires. */

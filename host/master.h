@@ -243,6 +243,11 @@ void master_metrics(struct master *m, struct buf *out);
 /* NULL where requests can be served, else why not. */
 const char *master_not_ready(struct master *m);
 
+/* master_admin.c: reload, upgrade, reopen. False where there is no such action; else done is called
+ * once, maybe before this returns. */
+bool master_act(struct master *m, struct slice verb,
+                void (*done)(void *arg, bool ok, struct slice text), void *arg);
+
 /* master_admin.c, master_http.c: 0, or -1 (logged). */
 int master_admin_start(struct master *m);
 void master_admin_stop(struct master *m);

@@ -1,6 +1,7 @@
 /* See master.h: actions, over a Unix socket (admin.sock, 0600) in the run directory. A request is
  * one line, an answer is text behind a first line that says "ok" or "failed"; then the connection
- * ends. reload, upgrade, status (JSON), status-text, restart-keys (for check). */
+ * ends. reload, upgrade, reopen (the access log's file), status (JSON), status-text, restart-keys
+ * (for check). */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,7 +20,7 @@ struct action {
     struct admin *a;
     struct stream *stream; /* NULL: the client has gone */
     struct buf line;
-    bool waits; /* for a reload */
+    bool waits; /* for what it asked for */
 };
 
 struct admin {
@@ -51,9 +52,25 @@ static void finish(struct action *x, bool ok, struct slice text)
     action_free(x);
 }
 
-static void on_reloaded(void *arg, bool ok, struct slice text)
+static void on_acted(void *arg, bool ok, struct slice text)
 {
     finish(arg, ok, text);
+}
+
+bool master_act(struct master *m, struct slice verb,
+                void (*done)(void *arg, bool ok, struct slice text), void *arg)
+{
+    if (slice_eq(verb, SLICE("reload"))) {
+        master_reload(m, "asked for", done, arg);
+    } else if (slice_eq(verb, SLICE("upgrade"))) {
+        master_upgrade(m, done, arg);
+    } else if (slice_eq(verb, SLICE("reopen"))) {
+        master_log_reopen(m);
+        done(arg, true, SLICE("the access log's file is opened anew"));
+    } else {
+        return false;
+    }
+    return true;
 }
 
 static void restart_lines(struct master *m, struct buf *out)
@@ -74,20 +91,16 @@ static void act(struct action *x)
         write = master_status_text;
     else if (slice_eq(verb, SLICE("restart-keys")))
         write = restart_lines;
-    if (slice_eq(verb, SLICE("reload"))) {
-        x->waits = true;
-        master_reload(m, "asked for", on_reloaded, x);
-    } else if (slice_eq(verb, SLICE("upgrade"))) {
-        x->waits = true;
-        master_upgrade(m, on_reloaded, x);
-    } else if (write != NULL) {
+    if (write != NULL) {
         buf_init(&out);
         write(m, &out);
         finish(x, true, buf_slice(&out));
         buf_deinit(&out);
-    } else {
-        finish(x, false, SLICE("there are: reload, status\n"));
+        return;
     }
+    x->waits = true; /* and may be gone when it comes back */
+    if (!master_act(m, verb, on_acted, x))
+        finish(x, false, SLICE("there are: reload, upgrade, reopen, status\n"));
 }
 
 static void on_read(void *arg, const char *bytes, size_t n)

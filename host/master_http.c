@@ -1,7 +1,8 @@
-/* See master.h: the admin listener, read-only. /healthz (the master turns), /readyz (requests can
- * be served; 503 says why not), /metrics and /status. A Host that is neither an IP address nor
- * localhost is refused, so that no web page reaches it through a name of its own. One request a
- * connection, and few connections at once: it is for probes. */
+/* See master.h: the admin listener. /healthz (the master turns), /readyz (requests can be served;
+ * 503 says why not), /metrics and /status; and, where the configuration has a token, actions for
+ * who has it (master_http_act.c). A Host that is neither an IP address nor localhost is refused, so
+ * that no web page reaches it through a name of its own. One request a connection, and few
+ * connections at once: it is for probes. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,27 +11,16 @@
 #include "container.h"
 #include "log.h"
 #include "master.h"
+#include "master_http.h"
 #include "mem.h"
-#include "parse.h"
-#include "stream.h"
 #include "tls_config.h"
 
 enum { BACKLOG = 128, CONNECTIONS = 64, DEADLINE_MS = 10000, LINGER_MS = 1000 };
 
-struct client {
-    struct client *next, **link;
-    struct http *h;
-    struct stream *stream;
-    struct parser *parser;
-    struct arena arena;
-    struct request req;
-    struct timer deadline;
-};
-
 struct http {
     uv_tcp_t handle;
     struct master *m;
-    struct client *clients;
+    struct http_client *clients;
     unsigned n;
     bool waiting;
     struct tls_context *tls;    /* a reference; NULL: plain */
@@ -40,9 +30,11 @@ struct http {
 
 static void accept_waiting(struct http *h);
 
-static void client_free(struct client *c)
+void http_client_free(struct http_client *c)
 {
     struct http *h = c->h;
+    if (c->asked != NULL)
+        c->asked->client = NULL;
     if (c->stream != NULL)
         stream_close(c->stream);
     timer_deinit(&h->m->loop, &c->deadline);
@@ -62,16 +54,18 @@ static const char *reason(int status)
 {
     switch (status) {
     case 200: return "OK";
+    case 401: return "Unauthorized";
     case 404: return "Not Found";
     case 405: return "Method Not Allowed";
+    case 409: return "Conflict";
     case 421: return "Misdirected Request";
     case 503: return "Service Unavailable";
     default: return "Bad Request";
     }
 }
 
-/* The last thing that is done with a client. */
-static void answer(struct client *c, int status, const char *type, struct slice body)
+void http_answer(struct http_client *c, int status, const char *type, const char *field,
+                 struct slice body)
 {
     struct buf out;
     buf_init(&out);
@@ -79,14 +73,19 @@ static void answer(struct client *c, int status, const char *type, struct slice 
         &out,
         "HTTP/1.1 %d %s\r\ncontent-type: %s\r\ncontent-length: %zu\r\ncache-control: no-store\r\n",
         status, reason(status), type, body.n);
-    buf_printf(&out, "%sconnection: close\r\n\r\n",
-               status == 405 ? "allow: GET, HEAD\r\n" : ""); /* RFC 9110, section 15.5.6 */
+    buf_printf(&out, "%sconnection: close\r\n\r\n", field);
     if (!slice_eq(c->req.method, SLICE("HEAD")))
         buf_add_slice(&out, body);
     stream_write(c->stream, buf_slice(&out));
     buf_deinit(&out);
     stream_finish(c->stream, LINGER_MS);
     c->stream = NULL;
+    http_client_free(c);
+}
+
+static void answer(struct http_client *c, int status, const char *type, struct slice body)
+{
+    http_answer(c, status, type, "", body);
 }
 
 static bool host_allowed(struct slice h)
@@ -109,7 +108,7 @@ static bool host_allowed(struct slice h)
     return address_of_ip(name, 0, &a) == 0;
 }
 
-static void serve_ready(struct client *c)
+static void serve_ready(struct http_client *c)
 {
     const char *why = master_not_ready(c->h->m);
     if (why == NULL)
@@ -118,7 +117,7 @@ static void serve_ready(struct client *c)
         answer(c, 503, "text/plain", arena_printf(&c->arena, "not ready: %s\n", why));
 }
 
-static void serve_written(struct client *c, const char *type,
+static void serve_written(struct http_client *c, const char *type,
                           void (*write)(struct master *m, struct buf *out))
 {
     struct buf out;
@@ -128,14 +127,17 @@ static void serve_written(struct client *c, const char *type,
     buf_deinit(&out);
 }
 
-static void serve(struct client *c)
+static void serve(struct http_client *c)
 {
     struct slice path = c->req.path;
     if (!host_allowed(c->req.authority))
         answer(c, 421, "text/plain",
                SLICE("the admin listener answers only to an IP address or localhost\n"));
+    else if (http_act(c))
+        return;
     else if (!slice_eq(c->req.method, SLICE("GET")) && !slice_eq(c->req.method, SLICE("HEAD")))
-        answer(c, 405, "text/plain", SLICE("the admin listener is read-only: GET or HEAD\n"));
+        http_answer(c, 405, "text/plain", "allow: GET, HEAD\r\n", /* RFC 9110, section 15.5.6 */
+                    SLICE("this is for reading: GET or HEAD\n"));
     else if (slice_eq(path, SLICE("/healthz")))
         answer(c, 200, "text/plain", SLICE("ok\n"));
     else if (slice_eq(path, SLICE("/readyz")))
@@ -170,27 +172,26 @@ static void on_message_end(void *arg)
 
 static void on_read(void *arg, const char *bytes, size_t n)
 {
-    struct client *c = arg;
+    struct http_client *c = arg;
     size_t used;
+    if (c->asked != NULL) /* a body, which is not read */
+        return;
     int fault = parser_feed(c->parser, bytes, n, &used);
     if (fault != 0)
         answer(c, fault, "text/plain", SLICE("the request makes no sense\n"));
     else if (c->req.path.p != NULL)
         serve(c);
-    else
-        return;
-    client_free(c);
 }
 
 static void on_end(void *arg, int err)
 {
     (void)err;
-    client_free(arg);
+    http_client_free(arg);
 }
 
 static void on_deadline(struct timer *t)
 {
-    client_free(CONTAINER(t, struct client, deadline));
+    http_client_free(CONTAINER(t, struct http_client, deadline));
 }
 
 static void begin(struct http *h, struct stream *s)
@@ -198,8 +199,9 @@ static void begin(struct http *h, struct stream *s)
     static const struct parse_events parse_events = { on_head, on_body, on_message_end };
     static const struct stream_events stream_events = { on_read, on_end, NULL };
     static const struct parse_limits limits = { .head = 8192, .url = 1024, .fields = 64 };
-    struct client *c = mem_zalloc(sizeof *c);
+    struct http_client *c = mem_zalloc(sizeof *c);
     c->h = h;
+    c->m = h->m;
     c->stream = s;
     c->next = h->clients;
     c->link = &h->clients;
@@ -335,7 +337,7 @@ void master_http_stop(struct master *m)
     m->http = NULL;
     h->waiting = false;
     while (h->clients != NULL)
-        client_free(h->clients);
+        http_client_free(h->clients);
     arrivals_abort(&h->arrivals);
     tls_context_unref(h->tls);
     uv_close((uv_handle_t *)&h->handle, on_closed);

@@ -52,11 +52,13 @@ static void workers(struct master *m, struct buf *out)
                        "%s{\"worker\":%u,\"pid\":%d,\"state\":\"%s\",\"generation\":%" PRIu64
                        ",\"generations\":%" PRIu64 ",\"connections\":%" PRIu64
                        ",\"requests\":%" PRIu64 ",\"lua_bytes\":%" PRIu64
-                       ",\"turned_ms_ago\":%" PRIu64 ",\"uptime_s\":%" PRId64 "}",
+                       ",\"turned_ms_ago\":%" PRIu64 ",\"uptime_s\":%" PRId64
+                       ",\"redis_usable\":%s}",
                        comma, w->place, (int)w->pid, states[w->state], s->generation,
                        s->generations, s->connections, s->exchanges, s->lua_bytes,
                        zone_now() > s->beat ? zone_now() - s->beat : 0,
-                       s->started != 0 ? (loop_wall_ms() - (int64_t)s->started) / 1000 : 0);
+                       s->started != 0 ? (loop_wall_ms() - (int64_t)s->started) / 1000 : 0,
+                       s->redis_usable ? "true" : "false");
             comma = ",";
         }
     }
@@ -100,6 +102,24 @@ static void quarantine(struct master *m, struct buf *out)
     buf_add_text(out, "}");
 }
 
+/* Where the access log goes, and what became of its lines. */
+static void access_log(struct master *m, struct buf *out)
+{
+    const struct zone_totals *t = zone_totals(m->zone);
+    const char *to = plan_text(m->plan, "log.access");
+    uint64_t dropped = 0;
+    for (unsigned i = 0; i < zone_slots(m->zone); i++)
+        dropped += zone_slot(m->zone, i)->access.dropped + zone_slot(m->zone, i)->access.died;
+    if (to == NULL) {
+        buf_add_text(out, "\"access_log\":null,");
+        return;
+    }
+    buf_add_text(out, "\"access_log\":{");
+    member_text(out, "to", to);
+    buf_printf(out, ",\"written\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"failed\":%" PRIu64 "},",
+               t->lines_written, dropped, t->lines_failed);
+}
+
 static void last_reload(struct master *m, struct buf *out)
 {
     if (m->last_reload.at == 0) {
@@ -130,6 +150,7 @@ void master_status(struct master *m, struct buf *out)
     buf_add_text(out, ",");
     quarantine(m, out);
     buf_add_text(out, ",");
+    access_log(m, out);
     workers(m, out);
     buf_add_text(out, ",\"files\":{");
     snapshot_each_file(m->plan->snapshot, add_file, &f);

@@ -28,6 +28,7 @@ end
 local DOC = '"host:port", or "unix:/path"; port 0: any free one'
 local DOC_ADMIN = '"host:port"; port 0: any free one'
 local SOCKET_MODE = "0660"
+local TOKEN_MIN = 16 -- bytes
 
 local CERTIFICATE = { type = "path", doc = "file of the certificate and what leads to its issuer, PEM" }
 local KEY = { type = "path", doc = "file of its private key, PEM, not encrypted" }
@@ -101,6 +102,9 @@ local address = { type = "string", min = 1, check = is_address, doc = DOC_ADMIN 
 local entry = { type = "table", first = "address", fields = {
   address = { type = "string", required = true, min = 1, check = is_address, doc = DOC_ADMIN },
   tls = tls,
+  token = { type = "string", secret = true, min = TOKEN_MIN, max = 512, pattern = "^[%w._~+/=-]+$",
+    hint = "must be letters, digits and ._~+/=- (RFC 6750)",
+    doc = 'allows POST /reload, /upgrade and /reopen with "Authorization: Bearer"; by env or file; absent: only reading' },
 } }
 
 --- The field `listen`: an address, one with more to say, or a list of either.
@@ -138,6 +142,7 @@ function M.normalise(written, path)
   if out.path then out.mode = tonumber(written.mode or SOCKET_MODE, 8) end
   local given = written.tls
   out.proxy_protocol = written.proxy_protocol or nil
+  out.token = written.token
   if given then
     local at = text.join(path, "tls")
     out.tls = {

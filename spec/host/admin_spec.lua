@@ -126,6 +126,104 @@ describe("the admin listener", function()
   end))
 end)
 
+describe("admin.token", function()
+  local TOKEN = "tg-admin-0123456789abcdef"
+
+  local function start(extra)
+    local config = { admin = { address = "127.0.0.1:0", token = support.raw 'env "ADMIN_TOKEN"' }, redis = "redis://127.0.0.1:1",
+      plugin_path = { "plugins" }, routes = { { name = "r", path = "/*", plugins = { answer = {} } } } }
+    for key, value in pairs(extra or {}) do config[key] = value end
+    return support.gateway { config = config, env = { ADMIN_TOKEN = TOKEN }, files = { ["plugins/answer.lua"] = ANSWER } }
+  end
+
+  local function post(gw, path, headers, more)
+    local options = { port = gw.admin_port, method = "POST", path = path, host = "127.0.0.1", headers = headers, timeout = 15000 }
+    for key, value in pairs(more or {}) do options[key] = value end
+    return support.request(options)
+  end
+
+  local BEARER = { authorization = "Bearer " .. TOKEN }
+
+  it("lets who has it reload, with the outcome as the answer", async(function()
+    local gw = start { reload = { watch = false } }
+    local res = post(gw, "/reload", BEARER)
+    assert.same({ 200, "nothing has changed\n" }, { res.status, res.body })
+    gw:write("plugins/answer.lua", (ANSWER:gsub('"answer"', '"another"')))
+    res = post(gw, "/reload", { authorization = "bearer  " .. TOKEN })
+    assert.equal(200, res.status, res.body)
+    assert.equal("another", gw:request({ path = "/" }).body)
+    gw:write("plugins/answer.lua", "return 1")
+    res = post(gw, "/reload", BEARER)
+    assert.equal(409, res.status)
+    assert.matches("answer.lua", res.body, 1, true)
+    assert.equal("another", gw:request({ path = "/" }).body)
+    assert.is_nil(gw.log():find(TOKEN, 1, true))
+    assert.is_nil(gw:admin("/status").body:find(TOKEN, 1, true))
+    local run = gw:command("check", "--print")
+    assert.is_nil(run.out:find(TOKEN, 1, true))
+  end))
+
+  it("is asked for: nothing is done without it, with another one, or by a name", async(function()
+    local gw = start()
+    local reloads = gw:metric "reloads_total"
+    for _, value in ipairs { false, TOKEN, "Bearer", "Bearer .", "Bearer " .. TOKEN .. "x", "Bearer " .. TOKEN:sub(1, -2),
+      "Basic " .. TOKEN, "Bearer " .. TOKEN:upper() } do
+      local res = post(gw, "/reload", { authorization = value or nil })
+      assert.same({ value, 401, "Bearer" }, { value, res.status, res.headers["www-authenticate"] })
+    end
+    local res = post(gw, "/reload", BEARER, { host = "evil.example" })
+    assert.equal(421, res.status)
+    assert.same({ 405, "POST" }, (function()
+      local got = get(gw, { path = "/reload", host = "localhost", headers = BEARER })
+      return { got.status, got.headers.allow }
+    end)())
+    res = post(gw, "/reload", { origin = "http://evil.example" }, { method = "OPTIONS" })
+    assert.equal(405, res.status)
+    for name in pairs(res.headers) do assert.is_nil(name:find("access-control", 1, true)) end
+    assert.equal(404, post(gw, "/status2", BEARER, { method = "GET" }).status)
+    assert.equal(405, post(gw, "/metrics", BEARER).status)
+    assert.equal(reloads, gw:metric "reloads_total")
+  end))
+
+  it("lets who has it open the access log anew, and upgrade, whose answer comes though the program is replaced", async(function()
+    local gw = start { log = { access = "file:access.log" } }
+    gw:request { path = "/" }
+    support.wait_for(function() return (support.read_file(gw.dir .. "/access.log") or ""):find("\n", 1, true) end, "a line")
+    os.rename(gw.dir .. "/access.log", gw.dir .. "/old.log")
+    assert.equal(200, post(gw, "/reopen", BEARER).status)
+    support.wait_for(function() return support.read_file(gw.dir .. "/access.log") end, "the new file")
+    local res = post(gw, "/upgrade", BEARER)
+    assert.same({ 200, "the new program takes over\n" }, { res.status, res.body })
+    gw:wait_log("upgraded: ")
+    assert.equal(200, post(gw, "/reload", BEARER).status)
+  end))
+
+  it("a client that leaves does not take its reload with it", async(function()
+    local gw = start { reload = { watch = false } }
+    for i = 1, 5 do
+      gw:write("plugins/answer.lua", "-- " .. i .. "\n" .. ANSWER)
+      local c = support.connect(gw.admin_port)
+      c:send("POST /reload HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\nauthorization: Bearer " .. TOKEN
+        .. "\r\n\r\nhello")
+      gw:wait_log("reload, asked for over HTTP")
+      if i % 2 == 0 then c:reset() else c:close() end
+      support.wait_for(function() return gw:metric("generation") == i + 1 end, "generation " .. i + 1)
+    end
+  end))
+
+  it("is refused where it is short, or cannot be a token", async(function()
+    for value, fault in pairs { ['"short"'] = "admin.token: must be at least 16 bytes long",
+      ['"with spaces in the token"'] = "admin.token: must be letters" } do
+      local dir = support.tmpdir()
+      support.write_file(dir .. "/gateway.lua", ("return { admin = { address = '127.0.0.1:0', token = %s }, %s }"):format(value,
+        "routes = { { name = 'r', path = '/' } }"))
+      local run = support.tollgate { "check", "-c", dir .. "/gateway.lua" }
+      assert.equal(1, run.code)
+      assert.matches(fault, run.err .. run.out, 1, true)
+    end
+  end))
+end)
+
 it("admin = false opens no such listener", async(function()
   local gw = support.gateway { config = ([[return { listen = "127.0.0.1:0", admin = false, redis = "redis://127.0.0.1:1",
     routes = { { name = "r", path = "/*" } } }]]) }
