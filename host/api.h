@@ -46,6 +46,11 @@ void api_open_crypto(lua_State *L);
 void api_open_sse(lua_State *L);
 void api_open_condition(lua_State *L);
 
+/* The condition at idx, as long as Lua holds it; raises where it is none. */
+void *api_condition_check(lua_State *L, int idx);
+/* Lets all go on that wait for it; they do in a later turn. */
+void api_condition_notify(void *condition);
+
 /* package.loaded["tollgate.process"]; for exec and test only. */
 void api_open_process(lua_State *L);
 

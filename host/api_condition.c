@@ -87,10 +87,8 @@ static int condition_wait(lua_State *L)
     return task_wait(L, task, waiter_free, w);
 }
 
-/* condition:notify() → how many waited: all of them go on, in this turn's successor. */
-static int condition_notify(lua_State *L)
+static int notify(struct condition *c)
 {
-    struct condition *c = luaL_checkudata(L, 1, CONDITION);
     int n = 0;
     for (; c->first != NULL; n++) {
         struct waiter *w = c->first;
@@ -98,7 +96,23 @@ static int condition_notify(lua_State *L)
         w->told = true;
         timer_set(w->g->sv->loop, &w->timer, 0);
     }
-    lua_pushinteger(L, n);
+    return n;
+}
+
+void *api_condition_check(lua_State *L, int idx)
+{
+    return luaL_checkudata(L, idx, CONDITION);
+}
+
+void api_condition_notify(void *condition)
+{
+    notify(condition);
+}
+
+/* condition:notify() → how many waited: all of them go on, in this turn's successor. */
+static int condition_notify(lua_State *L)
+{
+    lua_pushinteger(L, notify(luaL_checkudata(L, 1, CONDITION)));
     return 1;
 }
 

@@ -29,9 +29,10 @@ static int ctx_keep_origin(lua_State *L)
     return 0;
 }
 
-/* ctx:record(bytes): keeps a copy of the body of the origin's answer, up to so many bytes, for
- * ctx:recorded: before any plugin's edit, and without the usage event that only the gateway had
- * asked for. Access phase, or response phase before anybody has read the body. */
+/* ctx:record(bytes, condition or nil): keeps a copy of the body of the origin's answer, up to so
+ * many bytes, for ctx:recorded: before any plugin's edit, and without the usage event that only the
+ * gateway had asked for. A tg.condition is notified as the copy grows, for ctx:recorded_from.
+ * Access phase, or response phase before anybody has read the body. */
 static int ctx_record(lua_State *L)
 {
     struct exchange *x = api_exchange(L, 1);
@@ -42,6 +43,11 @@ static int ctx_record(lua_State *L)
     if (x->recording != RECORD_NONE) /* two plugins share one copy */
         bytes = bytes > x->record_max ? bytes : x->record_max;
     exchange_record(x, bytes);
+    if (!lua_isnoneornil(L, 3)) {
+        exchange_record_told(x, api_condition_notify, api_condition_check(L, 3));
+        lua_pushvalue(L, 3);
+        lua_rawseti(L, 1, 1); /* ctx holds it as long as it may be notified */
+    }
     return 0;
 }
 
@@ -64,11 +70,28 @@ static int ctx_recorded(lua_State *L)
     return 2;
 }
 
+/* ctx:recorded_from(offset) → string: what the copy of ctx:record has from so many bytes on, by
+ * now; "" where that is nothing yet. nil, why: "none", "too_large". */
+static int ctx_recorded_from(lua_State *L)
+{
+    struct exchange *x = api_exchange(L, 1);
+    uint64_t from = check_bytes(L, 2, "ctx:recorded_from");
+    if (x->recording == RECORD_NONE || x->recording == RECORD_TOO_LARGE) {
+        lua_pushnil(L);
+        lua_pushstring(L, x->recording == RECORD_NONE ? "none" : "too_large");
+        return 2;
+    }
+    size_t n = from < x->record.n ? x->record.n - (size_t)from : 0;
+    lua_pushlstring(L, n > 0 ? x->record.p + from : "", n);
+    return 1;
+}
+
 bool api_ctx_push_record(lua_State *L, const char *key)
 {
     static const luaL_Reg functions[] = { { "keep_origin", ctx_keep_origin },
                                           { "record", ctx_record },
-                                          { "recorded", ctx_recorded } };
+                                          { "recorded", ctx_recorded },
+                                          { "recorded_from", ctx_recorded_from } };
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         if (strcmp(key, functions[i].name) == 0) {
             lua_pushcfunction(L, functions[i].func);

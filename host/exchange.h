@@ -198,7 +198,9 @@ struct exchange {
     struct timer read_on_timer;
     enum record recording; /* a copy of the answer, which a plugin wants */
     struct buf record;
-    uint64_t record_max; /* bytes */
+    uint64_t record_max;          /* bytes */
+    void (*on_record)(void *arg); /* NULL: nobody reads along */
+    void *on_record_arg;
     struct deferred closing, finish, produce;
 
     /* accounting */
@@ -312,6 +314,8 @@ void exchange_end_gone(struct services *sv, const struct generation *g, bool kep
 /* Keeps a copy of the origin's answer, up to so many bytes: as it came, but for usage events that
  * nobody asked for, and before any plugin's edit. Before the answer's head. */
 void exchange_record(struct exchange *x, uint64_t max);
+/* on_record is called as the copy grows, at its end, and where there will be no more of it. */
+void exchange_record_told(struct exchange *x, void (*on_record)(void *arg), void *arg);
 void exchange_record_piece(struct exchange *x, struct slice piece);
 void exchange_record_end(struct exchange *x);
 /* The copy, once the answer has come to its proper end; else NULL, and why: "none" (nothing is

@@ -11,22 +11,37 @@ void exchange_record(struct exchange *x, uint64_t max)
     x->record_max = max;
 }
 
+void exchange_record_told(struct exchange *x, void (*on_record)(void *arg), void *arg)
+{
+    x->on_record = on_record;
+    x->on_record_arg = arg;
+}
+
+static void tell(struct exchange *x)
+{
+    if (x->on_record != NULL)
+        x->on_record(x->on_record_arg);
+}
+
 void exchange_record_piece(struct exchange *x, struct slice piece)
 {
     if (x->recording != RECORD_OPEN || x->source != SOURCE_ORIGIN)
         return;
     if (piece.n <= x->record_max - x->record.n) {
         buf_add_slice(&x->record, piece);
+        tell(x);
         return;
     }
     buf_deinit(&x->record);
     x->recording = RECORD_TOO_LARGE;
+    tell(x);
 }
 
 void exchange_record_end(struct exchange *x)
 {
     if (x->recording == RECORD_OPEN && x->source == SOURCE_ORIGIN && x->origin_complete)
         x->recording = RECORD_WHOLE;
+    tell(x);
 }
 
 const struct buf *exchange_recorded(const struct exchange *x, const char **why)

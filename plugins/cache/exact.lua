@@ -48,7 +48,11 @@ function Ask:answer(text)
   if not self.stream then return 200, text, { ["content-type"] = "application/json" } end
   local stream = self.api.replay(text, { include_usage = self.include_usage })
   if not stream then return nil end
-  return 200, stream, { ["content-type"] = "text/event-stream; charset=utf-8", ["cache-control"] = "no-cache" }
+  return 200, stream, self:stream_headers()
+end
+
+function Ask:stream_headers()
+  return { ["content-type"] = "text/event-stream; charset=utf-8", ["cache-control"] = "no-cache" }
 end
 
 function Ask:storable(response)
@@ -165,6 +169,7 @@ function M.access(self, ctx)
     if ask.include_usage == nil then return lookup.bypass(self, ctx, "bypass", "body") end
   end
   if ask.stream and not ask.api.replay then return lookup.bypass(self, ctx, "bypass", "body") end
+  if ask.stream then ask.form = ask.include_usage and "stream with usage" or "stream" end
   return lookup.access(self, ctx, ask)
 end
 

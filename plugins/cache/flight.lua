@@ -73,14 +73,24 @@ local function look(self, flight)
   settle(self, flight, value == "pass" and "pass" or "again")
 end
 
+--- Says that the leader's answer has begun, for those who read along.
+-- @tparam table flight
+-- @tparam string form of the answer
+function Flights:begin(flight, form)
+  flight.begun = form
+  flight.condition:notify()
+end
+
 --- Waits for what the leader brings.
 -- @tparam table flight
 -- @tparam number seconds at most
--- @treturn string "value", "pass", "again" or "timeout"
+-- @tparam string|nil form in which the follower would read along
+-- @treturn string "value", "pass", "again", "timeout", or "begun": there is an answer of that form to read along with
 -- @return the value
-function Flights:wait(flight, seconds)
+function Flights:wait(flight, seconds, form)
   local until_, me = self.now() + seconds, {}
   while not flight.outcome do
+    if form and flight.begun == form then return "begun" end
     local now, limit = self.now(), BACKSTOP
     if now >= until_ then return "timeout" end
     if not flight.leader and (flight.looker == me or now - flight.asked > 4 * POLL) then

@@ -12,9 +12,12 @@
 -- in which no `webhook` drops a `balance:` or `stats:` key on the events that change it is refused. A request that says more
 -- than the key does, by query or header, goes to the origin. A route may have several, each with a `path` of its own.
 --
--- Requests that miss the same key at once make one request to the origin in a replica; the others wait for its answer. Where
--- it brings none they ask for themselves, one at a time. Redis that errs is a miss. `Cache-Control` of requests is obeyed
+-- Requests that miss the same key at once make one request to the origin in a replica; the others wait for its answer,
+-- or with `follow = "read_along"` those of its worker that asked for the same stream read it as it comes, and are cut off
+-- where it is; those of other workers wait. Where it brings none they ask for themselves, one at a time; it is read on
+-- for them where its client leaves. Redis that errs is a miss. `Cache-Control` of requests is obeyed
 -- (no-store, no-cache, max-age, only-if-cached); answers say what was done in `Cache-Status` (RFC 9211), hits their `Age`.
+-- A plugin of higher priority keeps a request away from the cache by `ctx.no_cache = true`.
 --
 -- | answer | when |
 -- |---|---|
@@ -70,8 +73,8 @@ local M = {
     max_size = { type = "size", min = 1, max = 2 ^ 26, default = "1m", doc = "bytes of an answer that is kept" },
     max_stream = { type = "size", min = 1, max = 2 ^ 28, default = "16m",
       doc = "bytes of a stream that is put together to an answer" },
-    follow = { type = "string", one_of = { "wait", "off" }, default = "wait",
-      doc = "requests that miss at once: one asks and the others wait for it, or each asks" },
+    follow = { type = "string", one_of = { "wait", "read_along", "off" }, default = "wait",
+      doc = "requests that miss at once: one asks and the others wait for its answer, or read its stream with it; or each asks" },
     follow_timeout = { type = "duration", min = 0.01, max = 3600, default = 60,
       doc = "seconds that a request waits for another one's answer, before it asks by itself" },
     read_on = { type = "duration", min = 0.1, max = 3600, default = 60,
@@ -112,11 +115,22 @@ function M.check(conf, at, about)
   return faults
 end
 
+-- Places with one lease share flights, and the timer that renews these also for requests that a reload outlives.
+local by_lease = {}
+
+local function flights_of(lease)
+  local flights = by_lease[lease]
+  if flights then return flights end
+  flights = flight.new(HOST, "cache:flight:", lease)
+  by_lease[lease] = flights
+  tg.timer.every(lease / 3, function() flights:renew() end, { lingers = true })
+  return flights
+end
+
 function M.init(conf)
-  local self = { conf = conf, flights = flight.new(HOST, "cache:flight:", conf.lease), kind = conf.key and resource or exact }
+  local self = { conf = conf, flights = flights_of(conf.lease), kind = conf.key and resource or exact }
   self.kind.prepare(self)
   store.start(conf.l1 ~= nil)
-  tg.timer.every(conf.lease / 3, function() self.flights:renew() end, { lingers = true })
   instances[conf] = self
 end
 

@@ -95,8 +95,46 @@ local function forward(self, ctx, ask, state)
   ctx.cache = state
   ctx.request.headers["accept-encoding"] = "identity" -- what is kept is not encoded
   ask:forward()
-  ctx:record(self.max_record)
-  if state.flight then state.flight.ctx = ctx end
+  local flight = state.flight
+  if flight then
+    flight.ctx = ctx
+    flight.grown = self.conf.follow == "read_along" and ask.form and tg.condition() or nil
+  end
+  ctx:record(self.max_record, flight and flight.grown)
+end
+
+-- A body that is read along with a flight's answer. What cannot be had whole cuts it off.
+local function along(flight)
+  local offset = 0
+  return function()
+    while true do
+      local piece
+      if flight.whole then
+        piece = flight.whole:sub(offset + 1)
+        if piece == "" then return nil end
+      else
+        piece = not flight.broken and flight.ctx:recorded_from(offset)
+        if not piece then error("the answer that this request read along with broke off", 0) end
+      end
+      offset = offset + #piece
+      if piece ~= "" then return piece end
+      flight.grown:wait(1)
+    end
+  end
+end
+
+local function read_along(ctx, ask, state, flight)
+  count(ctx, "collapsed")
+  ctx.cache = { owner = state.owner, status = { fwd = "miss", collapsed = true } }
+  return 200, along(flight), ask:stream_headers()
+end
+
+-- The leader's request has ended: those who read along get the rest.
+local function end_along(ctx, flight)
+  if not flight or not flight.grown then return end
+  flight.whole = ctx:recorded()
+  flight.broken = not flight.whole
+  flight.grown:notify()
 end
 
 -- Whoever follows keeps the leader's origin, also where its client leaves.
@@ -111,7 +149,12 @@ local function follow(self, ctx, ask, state, flight)
   if not state.waited then follows_total:inc(1, ctx.route.name) end
   state.waited = true
   state.until_ = state.until_ or tg.now() + self.conf.follow_timeout
-  local outcome, text = self.flights:wait(flight, state.until_ - tg.now())
+  local form = self.conf.follow == "read_along" and ask.form or nil
+  local outcome, text = self.flights:wait(flight, state.until_ - tg.now(), form)
+  if outcome == "begun" then
+    state.answer = { read_along(ctx, ask, state, flight) }
+    return true
+  end
   if outcome == "value" then
     state.answer = { collapsed(ctx, ask, state, text) }
     if state.answer[1] then return true end
@@ -178,9 +221,13 @@ function M.response(self, ctx)
     if why then
       if why ~= "none" then fills_total:inc(1, ctx.route.name, why) end
       if state.flight then self.flights:finish(state.flight, passes and "pass" or "again") end
-    elseif not state.err and store.has_room(self.conf) then
-      state.status.stored = true
-      state.status.ttl = math.floor(state.ask.ttl)
+    else
+      if not state.err and store.has_room(self.conf) then
+        state.status.stored = true
+        state.status.ttl = math.floor(state.ask.ttl)
+      end
+      local flight = state.flight
+      if flight and flight.grown and state.ask.came_as_stream then self.flights:begin(flight, state.ask.form) end
     end
   end
   add_status(ctx, state.status)
@@ -201,6 +248,7 @@ function M.log(self, ctx)
   local state = ctx.cache
   if not state then return end
   local flight = state.flight
+  end_along(ctx, flight)
   if not state.ask then return flight and self.flights:finish(flight, "again") end
   if state.why or not ctx.response then
     if flight then self.flights:finish(flight, "again") end

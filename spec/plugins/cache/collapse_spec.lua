@@ -234,6 +234,35 @@ describe("cache, requests that miss at once", function()
     assert.equal(2, #origin.requests)
   end))
 
+  it("follow one that began before a reload, however long it takes", async(function()
+    local origin = holding()
+    local gw = gateway(origin, { lease = 1 })
+    local old = start(gw, 3, rig.ask("openai-chat"))
+    origin:wait_request(1)
+    wait_followers(gw, 3)
+    assert.equal(0, gw:command("reload").code)
+    local new = start(gw, 3, rig.ask("openai-chat"))
+    wait_followers(gw, 6)
+    support.sleep(1500) -- longer than the lease
+    assert.equal(1, #origin.requests)
+    origin.go(1, good)
+    for _, finish in ipairs { old, new } do
+      for _, one in ipairs(finish()) do assert.equal(200, one.res.status) end
+    end
+    assert.equal(1, #origin.requests)
+  end))
+
+  it("are let pass where a plugin says so", async(function()
+    local origin = support.llm_origin()
+    local gw = rig.gateway { redis = redis, origin = origin.url, plugins = { fresh = {} }, files = { ["plugins/fresh.lua"] = [[
+      return { version = "1", priority = 800, schema = {}, access = function(_, ctx) ctx.no_cache = true end }
+    ]] } }
+    for _ = 1, 2 do
+      assert.equal("tollgate; fwd=bypass", (select(2, rig.send(gw, rig.ask("openai-chat")))))
+    end
+    assert.equal(2, #origin.requests)
+  end))
+
   it("ask by themselves where they have waited long enough", async(function()
     local origin = holding()
     local gw = gateway(origin, { follow_timeout = 0.05 })
