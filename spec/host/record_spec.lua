@@ -196,6 +196,26 @@ describe("an answer that is kept", function()
   end))
 end)
 
+it("a generation that has to go takes with it what plugins keep on it", async(function()
+  local origin = support.origin(handler)
+  local gw = rig.start { plugins = { keeper = keeper }, target = origin.url,
+    config = { reload = { watch = false, drain = 0.2 } } }
+  local c = gw:connect()
+  c:send_request { path = "/slow?keep=3600,100" }
+  c:read_until("one ", true)
+  c:close()
+  wait_left(gw)
+  for i = 1, 5 do
+    gw:write("gateway.lua", support.read_file(gw.dir .. "/gateway.lua") .. "\n-- " .. i)
+    -- With four generations alive a further one is refused, and the oldest ends.
+    support.wait_for(function() return gw:command("reload").code == 0 end, "a reload", 10000)
+    local busy = gw:connect()
+    busy:send_request { path = "/stall" }
+    busy:read_until("one ", true)
+  end
+  assert.same({ "incomplete", "shutdown" }, { kept("/slow", 1, gw).why, kept("/slow", 1, gw).ended })
+end))
+
 describe("the gateway's end", function()
   local function start(drain)
     local origin = support.origin(handler)

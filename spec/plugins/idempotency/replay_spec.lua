@@ -207,6 +207,30 @@ describe("what is kept", function()
   end))
 end)
 
+describe("behind several targets", function()
+  it("what is kept is the answer of the one that was right, whole and alone", async(function()
+    local bad = support.origin(function(_, conn) conn:respond { status = 503, body = "of the one that failed" } end)
+    local gw = rig.gateway { redis = on.redis, origin = on.origin.url, route = {
+      targets = { { url = bad.url, provider = "bad", tier = 1 }, { url = on.origin.url, provider = "good", tier = 2 } },
+      retry = { unsafe = true } } }
+    assert.same({ 200, nil, "run 1 amount=1" }, rig.seen(rig.ask(gw, "key")))
+    assert.same({ 200, "true", "run 1 amount=1" }, rig.seen(rig.ask(gw, "key")))
+    assert.equal(1, #bad.requests)
+    assert.equal("run 1 amount=1", rig.record(on.redis).body)
+  end))
+
+  it("what no target could do runs again", async(function()
+    local bad = support.origin(function(_, conn) conn:respond { status = 503, body = "no" } end)
+    local gw = rig.gateway { redis = on.redis, origin = bad.url, conf = { on_lost = "refuse" }, route = {
+      targets = { { url = bad.url, provider = "a" }, { url = bad.url .. "/b", provider = "b" } }, retry = { unsafe = true } } }
+    for i = 1, 2 do
+      assert.same({ 503, nil, "no" }, rig.seen(rig.ask(gw, "key")))
+      assert.equal(2 * i, #bad.requests)
+    end
+    assert.is_nil(rig.record(on.redis))
+  end))
+end)
+
 describe("settings", function()
   local function refused(conf)
     local dir = support.tmpdir()
