@@ -11,10 +11,10 @@
  * Files: exchange.c (life), exchange_body.c (the request's body), exchange_phase.c (plugins),
  * exchange_target.c (which target), exchange_target_phase.c (what plugins say and hear of it),
  * exchange_attempt.c (one target after another), exchange_hold.c (answers that may be followed by
- * another attempt), exchange_request.c (what goes up),
- * exchange_origin.c (the origin), exchange_answer.c (to the client), exchange_whole.c (whole
- * answers, and answers read on for nobody), exchange_record.c (copies of answers), exchange_log.c
- * (charge and figures), exchange_line.c (a line of the access log). */
+ * another attempt), exchange_request.c (what goes up), exchange_origin.c (the origin),
+ * exchange_read.c (what comes back from it), exchange_answer.c (to the client), exchange_whole.c
+ * (whole answers, and answers read on for nobody), exchange_record.c (copies of answers),
+ * exchange_log.c (charge and figures), exchange_line.c (a line of the access log). */
 #ifndef TOLLGATE_EXCHANGE_H
 #define TOLLGATE_EXCHANGE_H
 
