@@ -171,6 +171,7 @@ describe("the attempt phase", function()
       client:read_until("begun", true)
       client.seen = true
       gw:wait_log(("!a,200,%s,1 target a"):format(name == "whole" and "nil" or name), true)
+      client:close()
       gw:stop()
     end
   end))
