@@ -56,16 +56,33 @@ static int stop_parsing(const struct exchange *x)
     return x->stage != STAGE_RELAY || x->let_go != LET_GO_NOT;
 }
 
+/* The origin begins to speak another protocol. */
+static int on_switch(struct exchange *x)
+{
+    const char *wrong = exchange_upgrade_agree(x);
+    if (wrong != NULL) {
+        exchange_origin_failed(x, &exchange_failure_bad_answer, wrong);
+        return 1;
+    }
+    timer_stop(&x->timer);
+    x->first_byte = loop_now(x->sv->loop);
+    x->origin_status = x->res.status;
+    x->source = SOURCE_ORIGIN;
+    headers_remove_hop_by_hop(&x->res.headers);
+    headers_add(&x->res.headers, SLICE("upgrade"), x->upgrade);
+    exchange_add_via(x, &x->res.headers, x->res.minor);
+    exchange_commit(x);
+    return 1;
+}
+
 /* The answer's head. Returns non-zero where parsing has to stop behind it: plugins wait, or it is
  * over. */
 static int on_head(void *arg)
 {
     struct upstream_conn *c = arg;
     struct exchange *x = c->arg;
-    if (x->res.status == 101) {
-        exchange_origin_failed(x, &exchange_failure_bad_answer, "switched protocols unasked");
-        return 1;
-    }
+    if (x->res.status == 101)
+        return on_switch(x);
     if (x->res.status < 200) {
         x->retried = true; /* the origin has seen the request */
         forward_interim(x);
@@ -77,7 +94,10 @@ static int on_head(void *arg)
         x->attempt_retry_after = retry_after_ms(&x->res.headers, loop_wall_ms());
     x->origin_keep_ms = reuse_keep_ms(&x->res.headers);
     x->source = SOURCE_ORIGIN;
+    struct slice wanted = headers_get_id(&x->res.headers, HEADER_UPGRADE);
     headers_remove_hop_by_hop(&x->res.headers);
+    if (x->res.status == 426 && wanted.p != NULL) /* which must name it: RFC 9110, 15.5.22 */
+        headers_add(&x->res.headers, SLICE("upgrade"), wanted);
     exchange_add_via(x, &x->res.headers, x->res.minor);
     if (exchange_hold_head(x))
         return 0;
@@ -130,13 +150,14 @@ static void feed(struct exchange *x, const char *bytes, size_t n)
         fault = parser_feed(c->parser, bytes, n, &used);
         bytes += used;
         n -= used;
-    } while (fault == 0 && n > 0 && x->let_go == LET_GO_NOT && !x->origin_complete && !waits(x));
+    } while (fault == 0 && n > 0 && x->let_go == LET_GO_NOT && !x->origin_complete && !waits(x) &&
+             !exchange_switches(x));
     if (fault != 0 && x->let_go == LET_GO_NOT) {
         char detail[128];
         snprintf(detail, sizeof detail, "malformed answer: %s", parser_fault(c->parser));
         exchange_origin_failed(x, &exchange_failure_bad_answer, detail);
     }
-    if (waits(x) && x->let_go == LET_GO_NOT) {
+    if ((waits(x) || exchange_switches(x)) && x->let_go == LET_GO_NOT) {
         buf_add(&x->pending, bytes, n);
         stream_pause(c->stream);
         timer_stop(&x->timer);
@@ -152,6 +173,8 @@ static void feed(struct exchange *x, const char *bytes, size_t n)
         bool reuse = x->let_go == LET_GO_KEEP;
         x->let_go = LET_GO_NOT;
         exchange_origin_let_go(x, reuse);
+    } else if (exchange_switches(x) && x->stage == STAGE_RELAY && x->origin != NULL) {
+        exchange_tunnel_begin(x);
     }
 }
 
@@ -162,7 +185,8 @@ static bool held(const struct exchange *x)
 
 static void pace(struct exchange *x)
 {
-    if (x->origin == NULL || (x->stage != STAGE_RELAY && !x->gathering && !held(x)))
+    if (x->origin == NULL || (x->stage != STAGE_RELAY && !x->gathering && !held(x)) ||
+        exchange_switches(x))
         return;
     x->origin_paused = !x->gathering && !held(x) && exchange_client_full(x);
     if (x->origin_paused) {
@@ -225,6 +249,11 @@ static void over(struct exchange *x, int err)
 
 void exchange_origin_resume(struct exchange *x)
 {
+    if (exchange_switches(x)) {
+        if (x->origin != NULL && x->stage == STAGE_RELAY && x->tunnel == TUNNEL_AGREED)
+            exchange_tunnel_begin(x);
+        return;
+    }
     if (x->origin != NULL && (x->stage == STAGE_RELAY || x->gathering)) {
         struct buf rest = x->pending;
         buf_init(&x->pending);
