@@ -39,7 +39,8 @@ describe("cache, where Redis fails", function()
   it("asks the origin where it hangs, and all who ask at once share that", async(function()
     local proxy = support.proxy { to = redis.socket, resp = true }
     local origin = support.llm_origin { delay_ms = 50 }
-    local gw = rig.gateway { redis = redis, url = "redis://127.0.0.1:" .. proxy.port .. "/0", origin = origin.url }
+    local gw = rig.gateway { redis = redis, url = "redis://127.0.0.1:" .. proxy.port .. "/0", origin = origin.url,
+      cache = { deadline = 0.5 } }
     gw:request(rig.ask("openai-chat"))
     rig.wait_kept(redis, 1)
     proxy:hold "up"
