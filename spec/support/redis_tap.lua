@@ -37,9 +37,10 @@ local function on_command(self, args, link)
   self.link, self.due = link, link.count.up
 end
 
--- The command that was the last has run.
+-- The command that was the last has run; or it never will, where the gateway died with replies unread: then its end is a
+-- reset, which may have overtaken the command.
 local function wait_run(self)
-  local function ran() return not self.link or self.link.count.down >= self.due end
+  local function ran() return not self.link or self.link.count.down >= self.due or self.link.server.closed end
   loop.wait_for(ran, "Redis's reply to the last command")
 end
 
