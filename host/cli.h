@@ -9,6 +9,8 @@ int cli_status(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_check(int argc, char **argv);
 int cli_publish(int argc, char **argv);
+int cli_plugin(int argc, char **argv);
+int cli_breaker(int argc, char **argv);
 int cli_usage(int argc, char **argv);
 int cli_key(int argc, char **argv);
 int cli_exec(int argc, char **argv);

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 enum { CLI_PRINT = 1, CLI_JSON = 2, CLI_ROLLBACK = 4 }; /* flags that a command takes */
-enum { CLI_WORDS = 4 };
+enum { CLI_WORDS = 8 };
 
 struct cli_args {
     const char *config; /* gateway.lua unless -c names another */

@@ -75,9 +75,8 @@ static int dial(const char *path)
 
 static int talk(int fd, const char *line, struct buf *answer)
 {
-    char text[PATH_MAX];
-    ssize_t n = snprintf(text, sizeof text, "%s\n", line);
-    if (write(fd, text, (size_t)n) != n)
+    ssize_t n = (ssize_t)strlen(line);
+    if (write(fd, line, (size_t)n) != n || write(fd, "\n", 1) != 1)
         return 1;
     while ((n = read(fd, buf_reserve(answer, 4096), 4096)) > 0)
         answer->n += (size_t)n;

@@ -120,7 +120,7 @@ void load_check_note(struct generation *g)
 }
 
 /* What the marks in the zone mean: route.N is a name, hook.N.M the plugin at that place of its
- * chain. */
+ * chain; and whether there is a plugin that takes commands. */
 static void note_hooks(struct snapshot *s, struct generation *g)
 {
     char name[64];
@@ -136,6 +136,11 @@ static void note_hooks(struct snapshot *s, struct generation *g)
         lua_getfield(L, -1, "chain");
         for (int k = 1, n = (int)lua_objlen(L, -1); k <= n; k++) {
             lua_rawgeti(L, -1, k);
+            lua_getfield(L, -1, "plugin");
+            lua_getfield(L, -1, "command");
+            if (!lua_isnil(L, -1))
+                note(s, "commands", "1");
+            lua_pop(L, 2);
             lua_getfield(L, -1, "name");
             snprintf(name, sizeof name, "hook.%" PRIu32 ".%d", i, k - 1);
             note(s, name, "%s", lua_tostring(L, -1));

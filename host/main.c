@@ -19,6 +19,12 @@ static const char help[] =
     "from the running one\n"
     "  tollgate status [-c gateway.lua] [--json] workers, generation, files and the last reload of "
     "the running gateway\n"
+    "  tollgate breaker [-c gateway.lua] [open|close|auto PROVIDER:MODEL] [--json]\n"
+    "                                            circuit breakers and why they are open; keeps one "
+    "open or closed until auto\n"
+    "  tollgate plugin [-c gateway.lua] NAME [words] [--json]\n"
+    "                                            asks a plugin of the running gateway that takes "
+    "commands\n"
     "  tollgate check [-c gateway.lua] [--print] tells every fault of a configuration, with its "
     "place;\n"
     "                                            --print shows the effective one, secrets masked\n"
@@ -68,6 +74,8 @@ static const struct {
     { "reload", cli_reload },
     { "status", cli_status },
     { "upgrade", cli_upgrade },
+    { "breaker", cli_breaker },
+    { "plugin", cli_plugin },
     { "check", cli_check },
     { "publish", cli_publish },
     { "usage", cli_usage },

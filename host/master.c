@@ -70,6 +70,7 @@ void master_workers_gone(struct master *m)
     master_guard_deinit(m);
     master_tickets_stop(m);
     master_place_deinit(m);
+    master_commands_stop(m);
     master_admin_stop(m);
     master_http_stop(m);
     master_log_stop(m, on_log_stopped);

@@ -15,6 +15,7 @@
  *   master_log.c     the process that writes the access log
  *   master_status.c  what it knows, as JSON and as text
  *   master_metrics.c the same and what plugins count, for Prometheus
+ *   master_command.c what people ask of plugins
  *   master_admin.c   actions over a Unix socket
  *   master_http.c    health and figures over HTTP */
 #ifndef TOLLGATE_MASTER_H
@@ -70,6 +71,7 @@ struct waiter {
 };
 
 struct check;
+struct command;
 struct watch;
 struct admin;
 struct http;
@@ -122,6 +124,8 @@ struct master {
     bool rolling;   /* adopted workers are being replaced */
     void (*upgrade_done)(void *arg, bool ok, struct slice text);
     void *upgrade_arg;
+    struct command *commands; /* that have not been answered */
+    uint64_t last_command;
     struct watch *watch;
     struct admin *admin;
     struct http *http;
@@ -236,8 +240,21 @@ bool master_log_take(struct master *m, const char *word, const char *rest);
 /* The log writer of the program before gives way to one of ours. */
 void master_log_renew(struct master *m);
 
+/* master_command.c: asks a plugin, by a worker: request as host/lua/command.lua reads it. done is
+ * called once, later. */
+void master_command(struct master *m, struct slice request, uint64_t limit_ms,
+                    void (*done)(void *arg, bool ok, struct slice text), void *arg);
+/* What all plugins say of themselves, as a JSON object. */
+void master_command_status(struct master *m, void (*done)(void *arg, bool ok, struct slice text),
+                           void *arg);
+/* What a worker answers: "ID ok|failed", and a descriptor of the text or -1, which is taken. */
+void master_command_answered(struct master *m, const char *text, int fd);
+void master_command_lost(struct master *m, const struct member *w);
+void master_commands_stop(struct master *m);
+
 /* master_status.c, master_metrics.c */
-void master_status(struct master *m, struct buf *out);
+/* plugins: of master_command_status, or empty where they said nothing. */
+void master_status(struct master *m, struct slice plugins, struct buf *out);
 void master_status_text(struct master *m, struct buf *out); /* for people */
 void master_metrics(struct master *m, struct buf *out);
 /* NULL where requests can be served, else why not. */

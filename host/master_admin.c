@@ -1,7 +1,7 @@
 /* See master.h: actions, over a Unix socket (admin.sock, 0600) in the run directory. A request is
  * one line, an answer is text behind a first line that says "ok" or "failed"; then the connection
  * ends. reload, upgrade, reopen (the access log's file), status (JSON), status-text, restart-keys
- * (for check). */
+ * (for check), plugin (behind it what host/lua/command.lua reads). */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@
 #include "mem.h"
 #include "stream.h"
 
-enum { SOCKET_PATH = 107, BACKLOG = 16, LINE = 256, LINGER_MS = 2000 };
+enum { SOCKET_PATH = 107, BACKLOG = 16, LINE = 8192, PLUGIN_MS = 5000, LINGER_MS = 2000 };
 
 struct action {
     struct action *next, **link;
@@ -78,6 +78,16 @@ static void restart_lines(struct master *m, struct buf *out)
     plan_restart_lines(m->plan->snapshot, out);
 }
 
+static void on_status(void *arg, bool ok, struct slice plugins)
+{
+    struct action *x = arg;
+    struct buf out;
+    buf_init(&out);
+    master_status(x->a->m, ok ? plugins : SLICE(""), &out);
+    finish(x, true, buf_slice(&out));
+    buf_deinit(&out);
+}
+
 static void act(struct action *x)
 {
     struct master *m = x->a->m;
@@ -85,9 +95,8 @@ static void act(struct action *x)
                           (size_t)((const char *)memchr(x->line.p, '\n', x->line.n) - x->line.p) };
     struct buf out;
     void (*write)(struct master *, struct buf *) = NULL;
-    if (slice_eq(verb, SLICE("status")))
-        write = master_status;
-    else if (slice_eq(verb, SLICE("status-text")))
+    const struct slice plugin = SLICE("plugin ");
+    if (slice_eq(verb, SLICE("status-text")))
         write = master_status_text;
     else if (slice_eq(verb, SLICE("restart-keys")))
         write = restart_lines;
@@ -99,8 +108,13 @@ static void act(struct action *x)
         return;
     }
     x->waits = true; /* and may be gone when it comes back */
-    if (!master_act(m, verb, on_acted, x))
-        finish(x, false, SLICE("there are: reload, upgrade, reopen, status\n"));
+    if (slice_eq(verb, SLICE("status")))
+        master_command_status(m, on_status, x);
+    else if (slice_starts(verb, plugin))
+        master_command(m, (struct slice){ verb.p + plugin.n, verb.n - plugin.n }, PLUGIN_MS,
+                       on_acted, x);
+    else if (!master_act(m, verb, on_acted, x))
+        finish(x, false, SLICE("there are: reload, upgrade, reopen, status, plugin\n"));
 }
 
 static void on_read(void *arg, const char *bytes, size_t n)

@@ -127,6 +127,29 @@ static void serve_written(struct http_client *c, const char *type,
     buf_deinit(&out);
 }
 
+static void on_status(void *arg, bool ok, struct slice plugins)
+{
+    struct http_asked *asked = arg;
+    struct http_client *c = asked->client;
+    struct buf out;
+    mem_free(asked);
+    if (c == NULL)
+        return;
+    c->asked = NULL;
+    buf_init(&out);
+    master_status(c->m, ok ? plugins : SLICE(""), &out);
+    answer(c, 200, "application/json", buf_slice(&out));
+    buf_deinit(&out);
+}
+
+static void serve_status(struct http_client *c)
+{
+    struct http_asked *asked = mem_zalloc(sizeof *asked);
+    asked->client = c;
+    c->asked = asked;
+    master_command_status(c->m, on_status, asked);
+}
+
 static void serve(struct http_client *c)
 {
     struct slice path = c->req.path;
@@ -145,7 +168,7 @@ static void serve(struct http_client *c)
     else if (slice_eq(path, SLICE("/metrics")))
         serve_written(c, "text/plain; version=0.0.4", master_metrics);
     else if (slice_eq(path, SLICE("/status")))
-        serve_written(c, "application/json", master_status);
+        serve_status(c);
     else
         answer(c, 404, "text/plain",
                SLICE("not found: there are /healthz, /readyz, /metrics and /status\n"));

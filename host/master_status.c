@@ -132,7 +132,7 @@ static void last_reload(struct master *m, struct buf *out)
     buf_add_text(out, "}");
 }
 
-void master_status(struct master *m, struct buf *out)
+void master_status(struct master *m, struct slice plugins, struct buf *out)
 {
     const char *why = master_not_ready(m);
     struct files f = { out, "" };
@@ -152,6 +152,8 @@ void master_status(struct master *m, struct buf *out)
     buf_add_text(out, ",");
     access_log(m, out);
     workers(m, out);
+    buf_add_text(out, ",\"plugins\":");
+    buf_add_slice(out, plugins.n > 0 ? plugins : SLICE("null"));
     buf_add_text(out, ",\"files\":{");
     snapshot_each_file(m->plan->snapshot, add_file, &f);
     buf_add_text(out, "}}");

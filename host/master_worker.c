@@ -99,6 +99,10 @@ static void on_message(void *arg, struct slice text, int fd)
         master_routing_follow(m, line + strlen("follow "), fd);
         return;
     }
+    if (strcmp(verb, "answer") == 0) {
+        master_command_answered(m, line + strlen("answer "), fd);
+        return;
+    }
     if (fd >= 0)
         close(fd);
     if (strcmp(verb, "loaded") == 0) {
@@ -277,6 +281,7 @@ static void judge(struct master *m, struct member *w, int status)
     if (w->interrupted != 0)
         master_guard_killed(m, w, mark);
     master_reload_lost(m, w);
+    master_command_lost(m, w);
     if (code == WORKER_REFUSED)
         master_end(m, 1);
     else if (!m->ending && w->state != MEMBER_DRAINING && !(w->adopted && replaced(m, w))) {

@@ -93,10 +93,10 @@ static const char *phase_name(unsigned phase)
 {
     static const char *const request[] = { "access", "target", "attempt", "response",
                                            "body",   "finish", "log" };
-    static const char *const other[] = { "timer", "init", "stop", "load" };
+    static const char *const other[] = { "timer", "init", "stop", "load", "command" };
     if (phase < sizeof request / sizeof *request)
         return request[phase];
-    return phase >= MARK_TIMER && phase <= MARK_LOAD ? other[phase - MARK_TIMER] : "?";
+    return phase >= MARK_TIMER && phase <= MARK_COMMAND ? other[phase - MARK_TIMER] : "?";
 }
 
 const char *plan_mark(const struct plan *p, uint64_t mark, char *out, size_t size)

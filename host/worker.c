@@ -175,6 +175,11 @@ static void on_message(void *arg, struct slice text, int fd)
         timer_stop(&w->room);
         close(w->waiting_fd);
         w->waiting_fd = -1;
+    } else if (strcmp(verb, "command") == 0) {
+        const char *rest = memchr(text.p, '\n', text.n);
+        if (rest != NULL)
+            worker_command(w, number,
+                           (struct slice){ rest + 1, text.n - (size_t)(rest + 1 - text.p) });
     } else if (strcmp(verb, "drain") == 0) {
         drain(w, number);
     } else if (strcmp(verb, "abort") == 0) {

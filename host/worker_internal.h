@@ -37,6 +37,8 @@ void worker_serve(struct worker *w);
 void worker_accept(struct worker *w);
 /* worker_replica.c: gives the services what workers have in common. */
 void worker_join(struct worker *w);
+/* worker_command.c: asks a plugin what the master was asked, and answers. */
+void worker_command(struct worker *w, uint64_t id, struct slice request);
 /* worker_signal.c */
 void worker_signals(struct worker *w);
 void worker_signals_end(void); /* handlers do not look at the worker any more */

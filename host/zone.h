@@ -23,7 +23,7 @@
 enum { ZONE_WORKERS = 256, ZONE_TEXT = 128, ZONE_REPLICA = 64, ZONE_NO_ROUTE = 0xffff };
 
 /* What Lua a mark names: phases of requests as route.h numbers them, then these. */
-enum { MARK_TIMER = 16, MARK_INIT, MARK_STOP, MARK_LOAD };
+enum { MARK_TIMER = 16, MARK_INIT, MARK_STOP, MARK_LOAD, MARK_COMMAND };
 
 enum zone_state { ZONE_EMPTY, ZONE_STARTING, ZONE_SERVING, ZONE_DRAINING };
 

@@ -13,7 +13,8 @@
 
 local M = {}
 
-local PHASES = { "check", "init", "stop", "access", "target", "attempt", "response", "body", "finish", "log" }
+local PHASES = { "check", "init", "stop", "access", "target", "attempt", "response", "body", "finish", "log",
+  "command" }
 
 -- Reads a file; what is read is what a reload looks at, and what every worker loads. Set by M.new.
 local read
