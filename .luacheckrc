@@ -11,6 +11,7 @@ files["**/gateway.lua"] = { read_globals = { "env", "file" } }
 files["spec/support/gateway.lua"] = { std = "luajit" }
 local redis_script = { std = "lua51", read_globals = { "redis", "cjson", "cmsgpack", "struct", "bit", "KEYS", "ARGV" } }
 files["scripts/redis"] = redis_script
+files["plugins/breaker/announce.lua"] = redis_script
 files["plugins/webhook/invalidate.lua"] = redis_script
 files["plugins/cache/fill.lua"] = redis_script
 files["plugins/ratelimit/count.lua"] = redis_script

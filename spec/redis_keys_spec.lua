@@ -78,6 +78,10 @@ local checks = {
     assert.same({ "string", "number", "table" }, { type(policy.sha256), type(policy.of), type(policy.policy) })
   end,
   set = function(entry) assert.equal("set", entry.type) end,
+  text = function(entry)
+    assert.equal("string", entry.type)
+    assert.matches("^open:[^:]+:%d+$", entry.value)
+  end,
   hash = function(entry, row)
     assert.equal("hash", entry.type)
     for field, value in pairs(entry.value) do
@@ -156,6 +160,8 @@ local function start(redis)
           events = { ["balance.updated"] = { drop = { "balance:{tenantId}", "stats:{tenantId}:current_month" } },
             ["invoice.created"] = { drop = { "stats:{tenantId}:current_month" } },
             ["invoice.cancelled"] = { drop = { "stats:{tenantId}:current_month" } } } } } },
+        { name = "broken", path = "/broken", targets = { { provider = "dead", model = "m:1",
+          url = "http://127.0.0.1:" .. support.dead_port() } }, plugins = { breaker = { consecutive = 1 } } },
         { name = "plain", path = "/plain", targets = { { url = origin.url } },
           plugins = { quota = { rps = RATE, burst = BURST, concurrency = 2 },
             idempotency = { on_lost = "refuse" },
@@ -182,6 +188,7 @@ local function run_all(gw)
   assert.equal(429, gw:request(post(gw, "poor")).status)
   assert.equal(401, gw:request(post(gw, "unknown")).status)
   gw:request { path = "/plain" }
+  assert.equal(502, gw:request({ path = "/broken" }).status)
   local cached = post(gw, "unknown")
   cached.path, cached.headers = "/cached" .. CHAT, {}
   assert.equal(200, gw:request(cached).status)
@@ -243,6 +250,7 @@ describe("the keys in Redis", function()
     assert.equal(1, #redis:must("KEYS", "cache:exact:anonymous:*"))
     assert.equal(1, redis:must("EXISTS", "idem:route%3Aplain:" .. support.sha256("key")))
     assert.equal(1, redis:must("EXISTS", "hook:hook:e%3A1"))
+    assert.equal(1, redis:must("EXISTS", "cb:hint:dead:m%3A1"))
     assert.equal(1, redis:must("EXISTS", "fence:stats:a%3Ab:current_month"))
     assert.equal(0, #redis:must("KEYS", "*poor*"))
   end))

@@ -22,7 +22,8 @@ return {
           { provider = "spare", model = "spare-large", url = here .. "/spare", tier = 3 },
         },
       },
-      retry = { attempts = 3 } },
+      retry = { attempts = 3 },
+      plugins = { breaker = {} } },
 
     { name = "standin", path = "/standin/*", plugins = { standin = {} } },
   },

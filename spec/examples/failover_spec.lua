@@ -9,6 +9,7 @@ local function read(name) return assert(support.read_file(HERE .. "/" .. name)) 
 
 it("examples/failover does what its README says", async(function()
   local readme, port = read "README.md", support.free_port()
+  local more, shown = readme:match "passed over:\n\n```sh\n(.-)\n```.-```\n(.-)\n```"
   local start, requests, told = readme:match "```sh\n(.-)\n```.-```sh\n(.-)\n```.-```\n(.-)\n```"
   assert.equal("build/release/tollgate run -c examples/failover/gateway.lua", start)
   local config = read("gateway.lua"):gsub("127%.0%.0%.1:8080", "127.0.0.1:" .. port):gsub("127%.0%.0%.1:8081", "127.0.0.1:0")
@@ -29,4 +30,12 @@ it("examples/failover does what its README says", async(function()
     if line.model == "troubled" then second = line end
   end
   assert.same({ 2, "spare:spare-large" }, { second.attempts, second.target })
+
+  local asking, command = more:match "^(.*)\n(build/release/tollgate .*)$"
+  assert.equal("build/release/tollgate breaker -c examples/failover/gateway.lua", command)
+  local ask = requests:match "^(.-\n  [^\n]*)\n"
+  run = support.exec { cmd = "bash", args = { "-c", "set -e\n" .. ask .. "\n" .. asking } }
+  assert.equal(0, run.code, run.err)
+  local list = gw:command "breaker"
+  assert.truthy(("\n" .. list.out):find("\n" .. shown, 1, true), list.out)
 end))
