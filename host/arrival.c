@@ -10,7 +10,11 @@
 #include "mem.h"
 #include "proxy_protocol.h"
 
-enum { LINGER_MS = 2000, WARN_MS = 1000 };
+enum {
+    LINGER_MS = 2000,
+    WARN_MS = 1000,
+    SILENT_MS = 1000 /* for a client that connected just before we said that we end */
+};
 
 struct arrival {
     struct arrival *next, **link;
@@ -216,10 +220,18 @@ static void on_end(void *arg, int err)
     gone(a);
 }
 
+static void end_now(struct arrival *a)
+{
+    stream_close(a->stream);
+    gone(a);
+}
+
 static void on_deadline(struct timer *t)
 {
     struct arrival *a = CONTAINER(t, struct arrival, deadline);
-    if (a->proxied)
+    if (a->list->draining && !a->begun)
+        end_now(a);
+    else if (a->proxied)
         refuse(a, "the header did not come in time");
     else
         fail(a, UV_ETIMEDOUT);
@@ -256,24 +268,20 @@ void arrival_start(struct arrivals *list, struct stream *s, const struct arrival
 
 /* --- the end --- */
 
-static void end_all(struct arrivals *list, bool begun_too)
-{
-    struct arrival *next;
-    for (struct arrival *a = list->first; a != NULL; a = next) {
-        next = a->next;
-        if (a->begun && !begun_too)
-            continue;
-        stream_close(a->stream);
-        gone(a);
-    }
-}
-
 void arrivals_drain(struct arrivals *list)
 {
-    end_all(list, false);
+    list->draining = true;
+    for (struct arrival *a = list->first; a != NULL; a = a->next) {
+        if (!a->begun)
+            timer_set(list->loop, &a->deadline, SILENT_MS);
+    }
 }
 
 void arrivals_abort(struct arrivals *list)
 {
-    end_all(list, true);
+    struct arrival *next;
+    for (struct arrival *a = list->first; a != NULL; a = next) {
+        next = a->next;
+        end_now(a);
+    }
 }

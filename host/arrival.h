@@ -17,6 +17,7 @@ struct arrivals {
     uint32_t n;
     struct loop *loop;
     struct counters *counters;
+    bool draining;
     uint64_t warned; /* when somebody was closed for the PROXY protocol, as the log last said */
 };
 
@@ -41,7 +42,7 @@ void arrival_start(struct arrivals *list, struct stream *s, const struct arrival
                    const struct arrival_events *events, void *arg);
 /* Counts and says that a peer was closed for the PROXY protocol; once a second at most. */
 void arrival_refused(struct arrivals *list, const struct stream *s, const char *why);
-/* Ends those that have not sent a byte yet: on_gone. */
+/* From now on those that have sent nothing get a moment for it, and end: on_gone. */
 void arrivals_drain(struct arrivals *list);
 /* Ends all: on_gone. */
 void arrivals_abort(struct arrivals *list);

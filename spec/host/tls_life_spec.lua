@@ -179,7 +179,7 @@ describe("more clients than the limit", function()
 end)
 
 describe("the gateway's end", function()
-  it("lets answers end, in good order also for TLS; idle clients and silent ones go at once", async(function()
+  it("lets answers end, in good order also for TLS; idle clients and silent ones go soon", async(function()
     local word = 0
     local on = start { config = { timeouts = { drain = 20 } }, handler = function(_, conn)
       conn:start {}
