@@ -123,7 +123,7 @@ return M
     uv.kill(gw:workers()[1], "sigkill")
     gw:wait_log("could not load generation 2: .*no luck")
     os.remove(flag)
-    support.wait_for(function() return #gw:workers() == 1 end, "a worker that serves", 3000)
+    support.wait_for(function() return #gw:workers() == 1 end, "a worker that serves", 15000)
     assert.equal("one", (rig.body(gw)))
   end))
 
