@@ -218,7 +218,8 @@ static int ctx_index(lua_State *L)
     bool keep = true; /* parts are made once */
     if (strcmp(key, "request") == 0) {
         api_ctx_push_part(L, 1, API_REQUEST);
-    } else if (strcmp(key, "response") == 0 && x->stage >= STAGE_RESPONSE && x->res.status >= 200) {
+    } else if (strcmp(key, "response") == 0 && x->stage >= STAGE_RESPONSE &&
+               (x->res.status >= 200 || exchange_switches(x))) {
         api_ctx_push_part(L, 1, API_RESPONSE);
     } else if (strcmp(key, "client") == 0) {
         push_client(L, x);
@@ -232,6 +233,8 @@ static int ctx_index(lua_State *L)
             push_target(L, x);
         else if (strcmp(key, "model") == 0)
             api_ctx_push_slice(L, exchange_model(x));
+        else if (strcmp(key, "upgrade") == 0)
+            api_ctx_push_slice(L, x->upgrade);
         else if (strcmp(key, "reached_origin") == 0)
             lua_pushboolean(L, x->reached_origin);
         else if (strcmp(key, "ended") == 0 && x->stage >= STAGE_TAIL)

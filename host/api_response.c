@@ -41,7 +41,7 @@ static int gather(lua_State *L, const char *what, void (*on_done)(void *), bool 
         return luaL_error(L, "%s belongs to the response phase", what);
     switch (exchange_gather(x, NULL, NULL)) {
     case GATHER_NEVER:
-        return luaL_error(L, "%s: this answer is made by a plugin's function as it goes out", what);
+        return luaL_error(L, "%s: this answer has no body yet: a plugin's function makes it, or it is a tunnel", what);
     case GATHER_DONE: return text ? gathered_result(L, x) : 0;
     default: break;
     }
@@ -123,7 +123,7 @@ static int response_newindex(lua_State *L)
     lua_Number status = luaL_checknumber(L, 3);
     check_response_open(L, x);
     bool had_body = !message_no_body(x->req.method, x->res.status);
-    if (status < 200 || status > 599 || status != (int)status ||
+    if (exchange_switches(x) || status < 200 || status > 599 || status != (int)status ||
         had_body != !message_no_body(x->req.method, (int)status))
         return luaL_error(L,
                           "ctx.response.status must be an integer from 200 to 599, and of one kind "

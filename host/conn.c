@@ -25,6 +25,7 @@ struct conn {
     bool clogged;        /* the next request waits until the client has taken its answers */
     bool ending;         /* ends once the client has taken its answers */
     bool draining, body_paused, full, half_closed;
+    bool tunnel; /* bytes go through, unread */
 };
 
 static int on_head(void *arg);
@@ -39,11 +40,15 @@ static void on_write_deadline(struct timer *t);
 static void client_send(void *self, const struct slice *v, unsigned n);
 static size_t client_queued(void *self);
 static void client_want_body(void *self, bool wanted);
+static void client_tunnel(void *self);
+static void client_pause(void *self, bool paused);
+static void client_shut(void *self);
 static void client_done(void *self, enum client_after after);
 
 static const struct parse_events parse_events = { on_head, on_body, on_message_end };
 static const struct stream_events stream_events = { on_read, on_end, on_drain };
-static const struct client_ops client_ops = { client_send, client_queued, client_want_body,
+static const struct client_ops client_ops = { client_send,   client_queued, client_want_body,
+                                              client_tunnel, client_pause,  client_shut,
                                               client_done };
 
 enum {
@@ -233,6 +238,10 @@ static void on_read(void *arg, const char *bytes, size_t n)
     struct conn *c = arg;
     if (c->broken)
         return;
+    if (c->tunnel) {
+        exchange_tunnel_up(c->x, (struct slice){ bytes, n });
+        return;
+    }
     size_t used = 0;
     if (!c->clogged && !(c->request_done && c->x != NULL))
         used = parse(c, bytes, n);
@@ -273,6 +282,10 @@ static void on_end(void *arg, int err)
 {
     struct conn *c = arg;
     bool owed = c->x != NULL && c->begun;
+    if (err == 0 && c->tunnel) {
+        exchange_tunnel_client_end(c->x);
+        return;
+    }
     if (err == 0 && owed && c->x->route != NULL && c->x->route->half_close_answer &&
         c->request_done) {
         c->half_closed = true;
@@ -289,7 +302,7 @@ static void on_left(void *arg, int err)
 {
     struct conn *c = arg;
     bool owed = c->x != NULL && c->begun;
-    bool stays = c->x == NULL || c->broken ||
+    bool stays = c->x == NULL || c->broken || c->tunnel ||
                  (owed && c->x->route != NULL && c->x->route->half_close_answer);
     if (err != 0 || !stays)
         conn_lost(c, HOW_CLOSE);
@@ -406,10 +419,42 @@ static void client_want_body(void *self, bool wanted)
         stream_pause(c->stream);
 }
 
+static void client_tunnel(void *self)
+{
+    struct conn *c = self;
+    struct buf held = c->held;
+    buf_init(&c->held);
+    c->tunnel = true;
+    timer_stop(&c->read_timer);
+    if (c->full) {
+        c->full = false;
+        stream_resume(c->stream);
+    }
+    exchange_tunnel_up(c->x, buf_slice(&held));
+    buf_deinit(&held);
+    if (c->half_closed)
+        exchange_tunnel_client_end(c->x);
+}
+
+static void client_pause(void *self, bool paused)
+{
+    struct conn *c = self;
+    if (paused)
+        stream_pause(c->stream);
+    else
+        stream_resume(c->stream);
+}
+
+static void client_shut(void *self)
+{
+    stream_shut(((struct conn *)self)->stream);
+}
+
 static void client_done(void *self, enum client_after after)
 {
     struct conn *c = self;
     c->x = NULL;
+    c->tunnel = false;
     if (after != CLIENT_KEEP || c->broken) {
         conn_end(c, after == CLIENT_RESET ? HOW_RESET : HOW_FINISH);
         return;

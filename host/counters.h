@@ -31,6 +31,7 @@
       "Client connections that could not be accepted")                                             \
     X(proxy_refused, "proxy_protocol_refused_total",                                               \
       "Client connections without a good header of the PROXY protocol where it has to be")         \
+    X(tunnels, "tunnels_total", "Requests after which another protocol was spoken")                \
     X(tls_resumed, "tls_handshakes_resumed_total",                                                 \
       "TLS handshakes with clients that went on from an earlier session")                          \
     X(not_estimated, "not_estimated_total",                                                        \

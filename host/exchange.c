@@ -155,6 +155,7 @@ void exchange_begin(struct exchange *x)
     x->path = x->req.path;
     find_client(x);
     struct route_match m = routes_match(x->gen->table, &x->req);
+    struct slice asked = exchange_upgrade_asked(x);
     headers_remove_hop_by_hop(&x->req.headers); /* now: Connection must not name what plugins add */
     if (m.route == NULL) {
         if (m.method_mismatch)
@@ -180,6 +181,8 @@ void exchange_begin(struct exchange *x)
                        "The request body is larger than this route allows.");
         return;
     }
+    if (!exchange_upgrade_begin(x, asked))
+        return;
     x->stage = STAGE_ACCESS;
     exchange_phase_run(x, PHASE_ACCESS);
 }

@@ -11,10 +11,11 @@
  * Files: exchange.c (life), exchange_body.c (the request's body), exchange_phase.c (plugins),
  * exchange_target.c (which target), exchange_target_phase.c (what plugins say and hear of it),
  * exchange_attempt.c (one target after another), exchange_hold.c (answers that may be followed by
- * another attempt), exchange_request.c (what goes up),
- * exchange_origin.c (the origin), exchange_answer.c (to the client), exchange_whole.c (whole
- * answers, and answers read on for nobody), exchange_record.c (copies of answers), exchange_log.c
- * (charge and figures), exchange_line.c (a line of the access log). */
+ * another attempt), exchange_request.c (what goes up), exchange_origin.c (the origin),
+ * exchange_read.c (what comes back from it), exchange_upgrade.c and exchange_tunnel.c (other
+ * protocols than HTTP), exchange_answer.c (to the client), exchange_whole.c (whole answers, and
+ * answers read on for nobody), exchange_record.c (copies of answers), exchange_log.c (charge and
+ * figures), exchange_line.c (a line of the access log). */
 #ifndef TOLLGATE_EXCHANGE_H
 #define TOLLGATE_EXCHANGE_H
 
@@ -46,6 +47,11 @@ struct client_ops {
     size_t (*queued)(void *self);
     /* Whether more of the request's body may come. */
     void (*want_body)(void *self, bool wanted);
+    /* From now on all bytes of the client go to exchange_tunnel_up, those held already at once. */
+    void (*tunnel)(void *self);
+    /* In a tunnel: no bytes for now; the end, while reading goes on. */
+    void (*pause)(void *self, bool paused);
+    void (*shut)(void *self);
     /* The exchange is over for the client, which forgets it. */
     void (*done)(void *self, enum client_after after);
 };
@@ -79,6 +85,9 @@ enum ended {
 };
 
 enum record { RECORD_NONE, RECORD_OPEN, RECORD_TOO_LARGE, RECORD_WHOLE };
+
+/* Asked: by the client, and the route allows it. Agreed: by the origin. */
+enum tunnel { TUNNEL_NONE, TUNNEL_ASKED, TUNNEL_AGREED, TUNNEL_OPEN };
 
 enum source { SOURCE_NONE, SOURCE_ORIGIN, SOURCE_BYTES, SOURCE_FUNCTION };
 
@@ -177,6 +186,11 @@ struct exchange {
     int origin_status;        /* as it came; a plugin may change res.status. 0: no head came */
     uint64_t origin_limit_ms; /* of the current wait, for the log */
 
+    /* another protocol */
+    enum tunnel tunnel;
+    struct slice upgrade; /* what is asked for, then what was agreed on; p == NULL: nothing */
+    bool client_ended, origin_ended; /* half of an open tunnel */
+
     /* the answer */
     enum source source;
     struct slice answer; /* SOURCE_BYTES; in the arena */
@@ -223,6 +237,30 @@ struct exchange {
     uint64_t used;
     const char *missing_usage; /* why the policy charged, static; NULL */
 };
+
+/* --- other protocols (exchange_upgrade.c) --- */
+
+/* The protocols that the request asks for, before fields of one connection are taken away; p ==
+ * NULL where it asks for none. */
+struct slice exchange_upgrade_asked(struct exchange *x);
+/* What the route says to them; false where it was answered. */
+bool exchange_upgrade_begin(struct exchange *x, struct slice asked);
+/* The origin's head is a 101: NULL where it may be, else what is wrong with it. */
+const char *exchange_upgrade_agree(struct exchange *x);
+
+/* --- tunnels (exchange_tunnel.c) --- */
+
+/* The origin has switched and the answer is its 101. */
+static inline bool exchange_switches(const struct exchange *x)
+{
+    return x->tunnel >= TUNNEL_AGREED && x->source == SOURCE_ORIGIN;
+}
+/* The head goes out, and from then on bytes both ways. */
+void exchange_tunnel_begin(struct exchange *x);
+void exchange_tunnel_up(struct exchange *x, struct slice bytes);
+/* The client's FIN. */
+void exchange_tunnel_client_end(struct exchange *x);
+void exchange_tunnel_client_drained(struct exchange *x);
 
 /* --- life (exchange.c) --- */
 

@@ -170,13 +170,17 @@ void exchange_open_reader(struct exchange *x)
 void exchange_answer_go(struct exchange *x)
 {
     struct response head;
+    bool switches = exchange_switches(x);
+    if (switches)
+        headers_set(&x->res.headers, SLICE("upgrade"), x->upgrade); /* whatever plugins did */
     exchange_open_reader(x);
     add_missing(x);
     head = x->res;
     frame(x, &head);
     x->length = head.length;
-    x->keep_alive = may_keep(x);
-    message_write_response(&x->head_out, &head, !x->keep_alive, x->keep_alive && x->req.minor == 0);
+    x->keep_alive = !switches && may_keep(x);
+    message_write_response(&x->head_out, &head, !switches && !x->keep_alive,
+                           x->keep_alive && x->req.minor == 0);
     x->stage = STAGE_RELAY;
     if (x->gathered) {
         edit(x, buf_slice(&x->whole_answer));
@@ -294,7 +298,9 @@ void exchange_client_drained(struct exchange *x)
 {
     if (x->stage != STAGE_RELAY)
         return;
-    if (x->source == SOURCE_ORIGIN && x->origin_paused)
+    if (x->tunnel == TUNNEL_OPEN)
+        exchange_tunnel_client_drained(x);
+    else if (x->source == SOURCE_ORIGIN && x->origin_paused)
         exchange_origin_resume(x);
     else if (x->producer_blocked)
         loop_defer(x->sv->loop, &x->produce, LOOP_COLLECT);

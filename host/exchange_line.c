@@ -157,6 +157,7 @@ static void put_json(struct exchange *x, struct buf *out)
         buf_printf(out, ",\"retries\":[%.*s]", (int)x->failures.n, x->failures.p);
     put_text(out, "model", exchange_model(x));
     put_text(out, "cache", cache_of(x));
+    put_text(out, "upgrade", x->tunnel == TUNNEL_OPEN ? x->upgrade : none);
     put_text(out, "refusal", text_of(x->refusal));
     put_text(out, "ended", slice_of(exchange_ended_name(x->ended)));
     buf_printf(out, ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64, x->body_seen, x->relayed);

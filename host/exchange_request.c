@@ -59,6 +59,8 @@ void exchange_request_prepare(struct exchange *x)
     headers_remove_hop_by_hop(h);
     headers_remove_id(h, HEADER_EXPECT);
     add_forwarded(x, h, t);
+    if (x->tunnel == TUNNEL_ASKED)
+        headers_add(h, SLICE("upgrade"), x->upgrade);
     exchange_add_via(x, h, x->req.minor);
     if (x->metered) /* an answer that is read must not be encoded */
         headers_set(h, SLICE("accept-encoding"), SLICE("identity"));

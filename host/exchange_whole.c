@@ -26,7 +26,7 @@ enum exchange_gather exchange_gather(struct exchange *x, void (*on_gathered)(voi
 {
     if (x->gathered)
         return GATHER_DONE;
-    if (x->source == SOURCE_FUNCTION)
+    if (x->source == SOURCE_FUNCTION || exchange_switches(x))
         return GATHER_NEVER;
     if (x->source == SOURCE_BYTES) {
         buf_add_slice(&x->whole_answer, x->answer);

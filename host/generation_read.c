@@ -263,9 +263,12 @@ static int read_route(struct generation *g, struct route *r, bool check_only, st
     r->required = generation_get_headers(g, "headers", &r->nrequired);
     r->strip_prefix = generation_get_bool(g, "strip_prefix");
     r->retry_stale = generation_get_bool(g, "retry_stale");
+    r->upgrade_any = generation_get_bool(g, "upgrade_any");
+    r->upgrades = generation_get_texts(g, "upgrades", &r->nupgrades);
     r->half_close_answer = half_close != NULL && strcmp(half_close, "answer") == 0;
     generation_enter(g, "timeouts");
     r->body_timeout = generation_get_number(g, "body");
+    r->tunnel_timeout = generation_get_number(g, "tunnel");
     generation_leave(g);
     generation_enter(g, "limits");
     r->body_limit = generation_get_number(g, "body");

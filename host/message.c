@@ -142,6 +142,19 @@ static char *put_fields(char *to, const struct headers *h, enum header_id skip)
     return to;
 }
 
+/* RFC 9110, section 7.8: who sends Upgrade names it in Connection. */
+static char *put_connection(char *to, const struct headers *h, struct slice option)
+{
+    bool upgrade = headers_get_id(h, HEADER_UPGRADE).p != NULL;
+    if (option.n == 0 && !upgrade)
+        return to;
+    to = put(to, SLICE("Connection: "));
+    to = put(to, option);
+    if (upgrade)
+        to = put(to, option.n > 0 ? SLICE(", upgrade") : SLICE("upgrade"));
+    return put(to, SLICE("\r\n"));
+}
+
 static char *put_length(char *to, uint64_t length)
 {
     to = put(to, SLICE("Content-Length: "));
@@ -173,8 +186,7 @@ void message_write_request(struct buf *out, const struct request *r, struct slic
     to = put_field(to, SLICE("Host"), host); /* first, as RFC 9110, section 7.2 wants it */
     to = put_fields(to, &r->headers, HEADER_HOST);
     to = put_framing(to, r->framing, r->length);
-    if (close)
-        to = put(to, SLICE("Connection: close\r\n"));
+    to = put_connection(to, &r->headers, close ? SLICE("close") : SLICE(""));
     to = put(to, SLICE("\r\n"));
     out->n += (size_t)(to - start);
 }
@@ -196,10 +208,12 @@ void message_write_response(struct buf *out, const struct response *r, bool clos
         to = put_length(to, r->length);
     else if (!bare)
         to = put_framing(to, r->framing, r->length);
+    struct slice option = SLICE("");
     if (close || r->framing == FRAMING_CLOSE)
-        to = put(to, SLICE("Connection: close\r\n"));
+        option = SLICE("close");
     else if (keep_alive_10)
-        to = put(to, SLICE("Connection: keep-alive\r\n"));
+        option = SLICE("keep-alive");
+    to = put_connection(to, &r->headers, option);
     to = put(to, SLICE("\r\n"));
     out->n += (size_t)(to - start);
 }

@@ -57,7 +57,8 @@ bool message_idempotent(struct slice method);
  * and Connection in `headers` are skipped; framing fields are written from `framing` and
  * `length`, none with FRAMING_NONE unless `head_length`, and never in a 1xx or 204. Host is
  * written first, from `headers` or else from `authority`. `close` (or FRAMING_CLOSE) adds
- * "Connection: close"; `keep_alive_10` adds "Connection: keep-alive" (for HTTP/1.0 peers). Names
+ * "Connection: close"; `keep_alive_10` adds "Connection: keep-alive" (for HTTP/1.0 peers); an
+ * Upgrade in `headers` is named there as well. Names
  * and values must be valid; they are not checked. */
 void message_write_request(struct buf *out, const struct request *r, struct slice target,
                            bool close);

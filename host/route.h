@@ -52,10 +52,14 @@ struct route {
     struct header *required; /* value.p NULL: present with any value */
     uint32_t nrequired;
     bool strip_prefix, half_close_answer;
+    const char **upgrades; /* protocols that it may switch to */
+    uint32_t nupgrades;
+    bool upgrade_any;
     bool retry_stale; /* once more, where a kept connection turns out to be closed */
     bool quarantined; /* a plugin of it is, and must not be left out: 503 */
     bool preflight;   /* a plugin answers CORS preflights: they come here whatever `methods` says */
     uint64_t body_timeout;      /* ms, between two pieces of a request's body */
+    uint64_t tunnel_timeout;    /* ms, without a byte either way */
     uint64_t body_limit;        /* bytes */
     struct target_set *targets; /* of requests that none of `models` takes; NULL: there is none */
     struct target_set *models;  /* by the model that a request names, sorted by it */

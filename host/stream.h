@@ -71,6 +71,10 @@ size_t stream_queued(const struct stream *s);
 /* Bytes that the peer has taken so far; to tell a slow one from one that takes nothing. */
 uint64_t stream_sent(const struct stream *s);
 
+/* Says the end once what was written has been taken; reading goes on. Nothing may be written behind
+ * it. */
+void stream_shut(struct stream *s);
+
 /* Ends: closes once what is queued has been written, or after `linger_ms`; the peer's further bytes
  * are read and dropped until it closes too, so that no reset overtakes the answer (RFC 9112,
  * section 9.6). */

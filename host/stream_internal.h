@@ -31,6 +31,7 @@ struct stream {
     bool reading; /* the owner wants bytes */
     bool polling; /* libuv reads */
     bool connected, ended, failed, finishing, shut, closed;
+    bool shutting; /* stream_shut waits for what is queued */
     int port;
     char peer[64];
 

@@ -13,6 +13,7 @@ struct write {
 };
 
 static void finish_if_drained(struct stream *s);
+static void say_end(struct stream *s);
 
 static void on_written(uv_write_t *req, int err)
 {
@@ -26,6 +27,7 @@ static void on_written(uv_write_t *req, int err)
     }
     if (s->closed)
         return;
+    say_end(s);
     if (err != 0) {
         stream_fail_later(s, err);
         return;
@@ -147,6 +149,27 @@ static void finish_if_drained(struct stream *s)
         return;
     }
     shutdown(fd, SHUT_WR);
+}
+
+/* Reading goes on, unlike in finish_if_drained. */
+static void say_end(struct stream *s)
+{
+    uv_os_fd_t fd;
+    if (!s->shutting || s->queued > 0 || s->failure != 0)
+        return;
+    s->shutting = false;
+    if (uv_fileno(&s->u.handle, &fd) == 0)
+        shutdown(fd, SHUT_WR);
+}
+
+void stream_shut(struct stream *s)
+{
+    if (s->closed || s->finishing)
+        return;
+    if (s->tls != NULL)
+        stream_secure_bye(s);
+    s->shutting = true;
+    say_end(s);
 }
 
 void stream_finish(struct stream *s, uint64_t linger_ms)

@@ -213,9 +213,12 @@ struct upstream_conn *upstream_take(struct origin *o)
     return c;
 }
 
-static void conn_free(struct upstream_conn *c)
+static void conn_free(struct upstream_conn *c, uint64_t linger_ms)
 {
-    stream_close(c->stream);
+    if (linger_ms > 0)
+        stream_finish(c->stream, linger_ms);
+    else
+        stream_close(c->stream);
     timer_deinit(c->origin->u->loop, &c->expiry);
     if (c->parser != NULL)
         parser_free(c->parser);
@@ -226,19 +229,29 @@ void upstream_conn_end(struct upstream_conn *c)
 {
     struct origin *o = c->origin;
     conn_unlink(c);
-    conn_free(c);
+    conn_free(c, 0);
     upstream_closed(o);
 }
 
-void upstream_drop(struct upstream_conn *c)
+static void drop(struct upstream_conn *c, uint64_t linger_ms)
 {
     struct origin *o = c->origin;
     if (c->link != NULL)
         conn_unlink(c);
-    conn_free(c);
+    conn_free(c, linger_ms);
     upstream_closed(o);
     upstream_serve_queue(o);
     upstream_free_unused(o);
+}
+
+void upstream_drop(struct upstream_conn *c)
+{
+    drop(c, 0);
+}
+
+void upstream_finish(struct upstream_conn *c, uint64_t linger_ms)
+{
+    drop(c, linger_ms);
 }
 
 /* The name does not have this connection's address any more. */

@@ -70,5 +70,7 @@ struct upstream_conn *upstream_take(struct origin *o);
 void upstream_put(struct upstream_conn *c, uint64_t keep_ms);
 /* Ends it. */
 void upstream_drop(struct upstream_conn *c);
+/* Ends it behind what was written on it, which has linger_ms to get there. */
+void upstream_finish(struct upstream_conn *c, uint64_t linger_ms);
 
 #endif

@@ -134,7 +134,7 @@ local function effective(config)
   local out = schema.mask(fields, config)
   for i, route in ipairs(out.routes) do
     route.api = routes.api(config.routes[i])
-    for _, name in ipairs { "connect", "first_byte", "idle", "body" } do
+    for _, name in ipairs { "connect", "first_byte", "idle", "body", "tunnel" } do
       route.timeouts[name] = route.timeouts[name] or config.timeouts[name]
     end
     route.limits.body = route.limits.body or config.limits.body

@@ -177,6 +177,7 @@ function M.normalise(route, at, config)
     name = route.name, paths = paths, hosts = hosts_of(route), methods = route.methods or {},
     headers = M.header_list(route.headers), strip_prefix = route.strip_prefix, api = M.api(route),
     targets = to.targets, models = to.models, balance = to.balance, retry = to.retry,
+    upgrade_any = route.upgrade == true, upgrades = type(route.upgrade) == "table" and route.upgrade or {},
     half_close = route.half_close, retry_stale = route.retry_stale,
     timeouts = M.milliseconds(timeouts), limits = limits,
   }

@@ -115,10 +115,15 @@ local route = {
     one_of = { "openai-chat", "openai-responses", "openai-embeddings", "anthropic-messages", "none" } },
   half_close = { type = "string", one_of = { "cancel", "answer" }, default = "cancel",
     doc = "what a client's end of input means while an answer is owed" },
+  upgrade = { alternatives = {
+    { type = "boolean", doc = "true: any, false: none" },
+    { type = "list", min = 1, max = 16, of = { type = "string", min = 1, max = 64, pattern = values.TOKEN,
+      hint = 'must be the name of a protocol such as "websocket"' } },
+  }, default = false, doc = 'protocols that clients may switch to, such as { "websocket" }' },
   retry_stale = { type = "boolean", default = true,
     doc = "send again on a new connection where a kept one turned out closed" },
   timeouts = { type = "table", default = {}, doc = "the route's own, else the gateway's", fields = {
-    connect = seconds(), first_byte = seconds(), idle = seconds(), body = seconds(),
+    connect = seconds(), first_byte = seconds(), idle = seconds(), body = seconds(), tunnel = seconds(),
   } },
   limits = { type = "table", default = {}, doc = "the route's own, else the gateway's", fields = {
     body = size(nil, 1, nil, "bytes of a request body"),
@@ -145,6 +150,7 @@ return {
     handshake = seconds(10, "a client's TLS handshake"),
     ticket_keys = seconds(DAY / 2, "how long a key makes session tickets; it is good for as long again to take them"),
     keepalive = seconds(75, "between two requests of one client connection"),
+    tunnel = seconds(3600, "of a WebSocket or another protocol, without a byte either way"),
     write = seconds(60, "a client that takes nothing"),
     drain = seconds(30, "for requests under way at shutdown"),
   } },

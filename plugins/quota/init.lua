@@ -2,7 +2,8 @@
 -- all replicas share the limits.
 --
 -- On a route that speaks an LLM API whose tokens can be counted, a request reserves its prompt's estimate and the most
--- that its answer may take; on any other route only rate and concurrency count. The host settles the reservation
+-- that its answer may take; on any other route, and where a client switches to another protocol such as WebSocket, only
+-- rate and concurrency count, the latter for as long as that lasts. The host settles the reservation
 -- however the request ends. A request without a consumer counts under the key id `route:NAME`, which all such
 -- requests of the route share, with the settings' own limits.
 --
@@ -115,7 +116,7 @@ function M.access(conf, ctx)
   local key_id = record and record.id or "route:" .. ctx.route.name
   local limits = limits_for(conf, instance, record, key_id)
 
-  local counted, reserve = COUNTED[ctx.route.api], 0
+  local counted, reserve = COUNTED[ctx.route.api] and not ctx.upgrade, 0
   if counted then
     local found, status, code, message, param =
       tg.llm.meter(ctx, limits.plain.budget and instance.capped or instance.uncapped)

@@ -118,6 +118,17 @@ describe("log.access", function()
   end
 end)
 
+it("README.md lists the fields of a format", async(function()
+  local dir = support.tmpdir()
+  support.write_file(dir .. "/gateway.lua",
+    "return { log = { access = { format = '${none}' } }, routes = { { name = 'r', path = '/' } } }")
+  local run = support.tollgate { "check", "-c", dir .. "/gateway.lua" }
+  local readme = support.read_file "README.md"
+  for name in (run.out .. run.err):match("there are: ([^\n]*)"):gmatch "%S+" do
+    assert.truthy(readme:find(("\n| `%s` | "):format(name), 1, true), name)
+  end
+end))
+
 describe("a file", function()
   it("gets every line, over rotations under load, and is beside gateway.lua where its path is relative", async(function()
     local gw = start("file:access.log", { config = { workers = 2 } })

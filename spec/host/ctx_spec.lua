@@ -56,6 +56,7 @@ local checks = {
   ["ctx.response.headers[name]"] = { get = "ctx.response.headers['X-ORIGIN']", value = "c, d",
     set = "ctx.response.headers['x-origin'] = nil", becomes = nil },
   ["ctx.response:each_header()"] = { value = "function" },
+  ["ctx.upgrade"] = { value = nil },
   ["ctx.reached_origin"] = { value = function(v, _, phase) assert.equal(phase ~= "access", v) end },
   ["ctx:keep_origin(seconds, bytes)"] = { value = nil, get = "ctx:keep_origin(1, 1)" },
   ["ctx:record(bytes, condition)"] = { value = nil, get = "ctx:record(1)" },

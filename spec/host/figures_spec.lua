@@ -68,6 +68,25 @@ describe("/metrics", function()
     for _, secret in ipairs { "tg-alice", "the prompt", on.gw.dir } do assert.is_nil(text:find(secret, 1, true), secret) end
   end))
 
+  it("is described in README.md: every metric with labels, with these labels", async(function()
+    local described, missing = {}, {}
+    for row in support.read_file("README.md"):gmatch "\n(| `tollgate_[^\n]*)" do
+      local names, labels = row:match "^| (.-) | (.*) |$"
+      for name in names:gmatch "`([%w_]+)`" do
+        described[name] = {}
+        for label in labels:gmatch "`(%l[%l_]*)`" do described[name][label] = true end
+      end
+    end
+    local _, types = support.prometheus.parse(on.gw:admin("/metrics").body)
+    for _, sample in ipairs(on.gw:samples()) do
+      local name = sample.name:gsub("_bucket$", "")
+      for label in pairs(sample.labels) do
+        if label ~= "le" and types[name] and not (described[name] or {})[label] then missing[name .. " " .. label] = true end
+      end
+    end
+    assert.same({}, missing)
+  end))
+
   it("counts requests by route, status and end, and how long they took", async(function()
     local function ended(labels) return on.gw:metric("requests_ended_total", labels) end
     local before, all = ended { route = "acts", code = "200", ended = "ok" }, on.gw:metric("requests_total")

@@ -109,6 +109,27 @@ describe("the target phase", function()
   end))
 end)
 
+describe("the watchdog", function()
+  it("names and interrupts a plugin that is stuck in target or attempt", async(function()
+    local a = rig.origin "a"
+    local STUCK = [[local function spin() while true do end end
+      require("jit").off(spin)
+      return { %s = function(_, ctx) if ctx.request.path:match "stuck" then spin() end end }]]
+    local gw = support.gateway { files = { ["plugins/one.lua"] = STUCK:format "target",
+      ["plugins/two.lua"] = STUCK:format "attempt" },
+      config = { watchdog = 0.3, routes = {
+        { name = "one", path = "/one/*", targets = { target("a", a) }, plugins = { one = {} } },
+        { name = "two", path = "/two/*", targets = { target("a", a) }, plugins = { two = {} } },
+      } } }
+    assert.equal(500, gw:request { path = "/one/stuck" }.status)
+    gw:wait_log "plugin one, phase target, route one: [^\n]*the watchdog interrupts this code"
+    assert.equal(200, gw:request { path = "/two/stuck" }.status)
+    gw:wait_log "plugin two, phase attempt, route two: [^\n]*the watchdog interrupts this code"
+    assert.equal(200, gw:request { path = "/one/" }.status)
+    assert.equal(200, gw:request { path = "/two/" }.status)
+  end))
+end)
+
 describe("the attempt phase", function()
   it("hears of the code of an error and of Retry-After, where nothing follows too", async(function()
     local body = '{"error":{"type":"requests","code":"insufficient_quota"}}'
@@ -150,6 +171,7 @@ describe("the attempt phase", function()
       client:read_until("begun", true)
       client.seen = true
       gw:wait_log(("!a,200,%s,1 target a"):format(name == "whole" and "nil" or name), true)
+      client:close()
       gw:stop()
     end
   end))

@@ -155,7 +155,7 @@ describe("keys of the gateway", function()
     assert.same({}, out.plugin_path)
     assert.same({ level = "info", access = { to = "stdout", format = "json", sample = {} } }, out.log)
     assert.same({ head = 30000, body = 60000, connect = 5000, first_byte = 300000, idle = 300000, keepalive = 75000,
-      handshake = 10000, ticket_keys = 43200000, write = 60000, drain = 30000 }, out.timeouts)
+      handshake = 10000, ticket_keys = 43200000, tunnel = 3600000, write = 60000, drain = 30000 }, out.timeouts)
     assert.same({ head = 16384, url = 8192, fields = 100, body = 10485760, connections = 10000, pipelined = 65536 },
       out.limits)
     assert.same({ keepalive = 64, keepalive_timeout = 60000, connections = 1024 }, out.upstream)
@@ -327,8 +327,9 @@ describe("keys of a route", function()
     assert.same({
       name = "r", paths = { { path = "/x", kind = "exact" } }, hosts = {}, methods = {}, headers = {}, targets = {},
       strip_prefix = false, api = "none", half_close = "cancel", retry_stale = true, chain = {},
+      upgrade_any = false, upgrades = {},
       timeouts = { head = 30000, body = 60000, connect = 5000, first_byte = 300000, idle = 7000, keepalive = 75000,
-        handshake = 10000, ticket_keys = 43200000, write = 60000, drain = 30000 },
+        handshake = 10000, ticket_keys = 43200000, tunnel = 3600000, write = 60000, drain = 30000 },
       limits = { head = 16384, url = 8192, fields = 100, body = 1024, connections = 10000, pipelined = 65536 },
     }, route)
   end)
@@ -635,7 +636,7 @@ describe("plugins of a route", function()
       assert.equal("127.0.0.1:8080", shown.listen)
       assert.equal(16384, shown.limits.head)
       assert.equal(30, shown.timeouts.head)
-      assert.same({ connect = 5, first_byte = 300, idle = 300, body = 60 }, shown.routes[1].timeouts)
+      assert.same({ connect = 5, first_byte = 300, idle = 300, body = 60, tunnel = 3600 }, shown.routes[1].timeouts)
       assert.equal("none", shown.routes[1].api)
       assert.same({ rps = 2, on_error = "fail" }, shown.routes[1].plugins.quota)
       assert.is_false(shown.routes[2].plugins.auth)

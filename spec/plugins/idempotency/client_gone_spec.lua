@@ -24,7 +24,7 @@ describe("a client that leaves", function()
     origin.go = true
     rig.wait_state(redis, "done")
     assert.same({ 200, "true", "run 1 amount=1" }, rig.seen(rig.ask(gw, "key", SLOW)))
-    assert.equal("client_gone", gw.access()[2].ended)
+    assert.equal("client_gone", gw:wait_access(2)[2].ended)
     assert.equal(1, origin.runs)
     assert.is_nil(origin.left)
   end))
