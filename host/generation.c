@@ -159,6 +159,18 @@ static int read_env(lua_State *L)
     return 1;
 }
 
+/* (user) → nil, or why we cannot become it. */
+static int become(lua_State *L)
+{
+    struct generation *g = api_generation(L);
+    char why[512];
+    if (g->sv->become == NULL ||
+        g->sv->become(luaL_checkstring(L, 1), g->snapshot, why, sizeof why) == 0)
+        return 0;
+    lua_pushstring(L, why);
+    return 1;
+}
+
 /* Leaves the resolved configuration in the registry. */
 static bool load(struct generation *g, const char *path, struct buf *faults)
 {
@@ -168,7 +180,7 @@ static bool load(struct generation *g, const char *path, struct buf *faults)
     push_runtime(L, "load");
     lua_pushstring(L, path);
     lua_pushstring(L, plugins);
-    lua_createtable(L, 0, 6);
+    lua_createtable(L, 0, 7);
     lua_pushcfunction(L, read_text);
     lua_setfield(L, -2, "read");
     lua_pushcfunction(L, read_policy);
@@ -179,6 +191,8 @@ static bool load(struct generation *g, const char *path, struct buf *faults)
     lua_setfield(L, -2, "list");
     lua_pushcfunction(L, real_path);
     lua_setfield(L, -2, "real");
+    lua_pushcfunction(L, become);
+    lua_setfield(L, -2, "become");
     if (!call(g, 3, 2, faults))
         return false;
     if (lua_isnil(L, -2)) {

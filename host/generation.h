@@ -42,13 +42,15 @@ struct settings {
     const char *admin_token; /* NULL: the admin listener only reads */
     bool has_admin;
     const char *redis_url;                         /* NULL: private */
-    struct tls_remote redis_tls;                     /* its context is held */
+    struct tls_remote redis_tls;                   /* its context is held */
     uint64_t redis_timeout, redis_connect_timeout; /* ms */
     bool redis_hash_tags, redis_eviction_refuse;
     const char *data_dir, *run_dir;
+    const char *user; /* that the gateway becomes; NULL: none */
+    bool core_dumps;
     const char *log_level;
     const struct access_settings *access; /* NULL: no access log */
-    const char *via; /* NULL: none */
+    const char *via;                      /* NULL: none */
     struct {
         uint64_t head, body, keepalive, write, drain, handshake, ticket_keys;
     } timeouts; /* ms */

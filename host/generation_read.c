@@ -152,6 +152,8 @@ static int read_settings(struct generation *g, struct buf *faults)
     generation_read_network(g);
     s->data_dir = generation_get_text(g, "data_dir");
     s->run_dir = generation_get_text(g, "run_dir");
+    s->user = generation_get_text(g, "user");
+    s->core_dumps = generation_get_bool(g, "core_dumps");
     s->via = generation_get_text(g, "via");
     generation_enter(g, "shared");
     s->shared_size = generation_get_number(g, "size");

@@ -18,6 +18,7 @@
 #include "log.h"
 #include "mem.h"
 #include "paths.h"
+#include "privileges.h"
 #include "tls_config.h"
 #include "tls_server.h"
 #include "zone.h"
@@ -99,6 +100,9 @@ void load_check_note(struct generation *g)
     note(s, "workers", "%" PRIu32, set->workers);
     note(s, "data_dir", "%s", set->data_dir);
     note(s, "run_dir", "%s", set->run_dir);
+    if (set->user != NULL)
+        note(s, "user", "%s", set->user);
+    note(s, "core_dumps", "%d", set->core_dumps);
     if (set->redis_url != NULL)
         note(s, "redis", "%s %d %d", set->redis_url, set->redis_hash_tags,
              set->redis_eviction_refuse);
@@ -167,6 +171,43 @@ static int read_scripts(struct snapshot *s, struct buf *faults)
     return err;
 }
 
+/* Only for the gateway itself: whoever checks a configuration may be somebody else. */
+static bool on_trial;
+
+struct unreadable {
+    char *why;
+    size_t size;
+    bool found;
+};
+
+static void look(void *arg, const char *path, struct slice bytes)
+{
+    struct unreadable *u = arg;
+    (void)bytes;
+    if (u->found || access(path, R_OK) == 0 ||
+        slice_ends(slice_of(path),
+                   SLICE("/routing.json"))) /* ours: the master gives it to the user */
+        return;
+    u->found = true;
+    snprintf(u->why, u->size, "it cannot read %s, which a reload has to", path);
+}
+
+/* What plugins do when they are loaded, they do as the user already. What was read before must be
+ * there for the user, too: a reload has no other rights. */
+static int become(const char *user, struct snapshot *read, char *why, size_t size)
+{
+    struct identity id;
+    char reason[PRIVILEGES_WHY];
+    struct unreadable u = { why, size, false };
+    if (privileges_find(user, &id, reason) != 0 || privileges_become(&id, reason) != 0) {
+        snprintf(why, size, "%s", reason);
+        return -1;
+    }
+    privileges_hide();
+    snapshot_each_file(read, look, &u);
+    return u.found ? -1 : 0;
+}
+
 struct generation *load_check_try(const char *config, struct slice policy, struct buf *faults)
 {
     struct loop *loop = mem_zalloc(sizeof *loop);
@@ -179,6 +220,7 @@ struct generation *load_check_try(const char *config, struct slice policy, struc
     log_set_level(LOG_SILENT); /* whoever serves will say it again */
     sv->loop = loop;
     sv->policy = policy;
+    sv->become = on_trial ? become : NULL;
     sv->resolve = resolve_new(loop, &why);
     if (sv->resolve == NULL) {
         buf_printf(faults, "c-ares: %s\n", why);
@@ -242,6 +284,8 @@ int load_check_main(int argc, char **argv)
             fcntl(atoi(argv[i]), F_SETFD,
                   FD_CLOEXEC); /* a program that a plugin starts must not hold it */
     }
+    on_trial = true;
+    privileges_hide();
     buf_init(&faults);
     int code = run(argv[0], argv[3], atoi(argv[1]), &faults) == 0 ? 0 : 1;
     if (code == 0)

@@ -197,19 +197,24 @@ static unsigned count_workers(const struct plan *p)
     return n < 1 ? 1 : n > ZONE_WORKERS / 2 ? ZONE_WORKERS / 2 : (unsigned)n;
 }
 
-static int start_admin(struct master *m, int fd)
+static int start_http(struct master *m, int fd)
 {
     const char *text = plan_text(m->plan, "admin");
     char host[64];
     int port;
-    if (master_admin_start(m) != 0)
-        return -1;
     if (text == NULL || sscanf(text, "%63s %d", host, &port) != 2)
         return 0;
     int err = master_http_start(m, host, port, fd);
     if (err == 0)
         master_http_tls(m);
     return err;
+}
+
+/* We hold the configuration, and with it its secrets. */
+static void hide(const struct master *m)
+{
+    if (atoi(plan_text(m->plan, "core_dumps")) == 0)
+        privileges_hide();
 }
 
 static int start(struct master *m)
@@ -232,8 +237,10 @@ static int start(struct master *m)
         return -1;
     }
     master_place_init(m);
-    if (claim_run_dir(m) != 0 || start_redis(m) != 0 || master_sockets_open(m) != 0 ||
-        start_admin(m, -1) != 0)
+    hide(m);
+    if (master_user_find(m) != 0 || claim_run_dir(m) != 0 || master_sockets_open(m) != 0 ||
+        start_http(m, -1) != 0 || master_user_become(m) != 0 || master_admin_start(m) != 0 ||
+        start_redis(m) != 0)
         return -1;
     master_guard_start(m);
     master_tickets_start(m);
@@ -277,13 +284,14 @@ static int resume(struct master *m, const struct kept *k)
     if (log_level_of(plan_text(m->plan, "log.level"), &level) == 0)
         log_set_level(level);
     log_never_wait(&zone_totals(m->zone)->log_dropped);
+    hide(m);
     master_place_init(m);
     if (claim_run_dir(m) != 0)
         return -1;
     if (k->redis_lock >= 0)
         m->redisd = redisd_adopt(&m->loop, plan_text(m->plan, "data_dir"), m->run_dir, k->redis_pid,
                                  k->redis_lock);
-    if (start_admin(m, k->http) != 0)
+    if (start_http(m, k->http) != 0 || master_admin_start(m) != 0)
         return -1;
     m->ready = m->rolling = true;
     master_log_apply(m);

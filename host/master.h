@@ -11,6 +11,7 @@
  *   master_upgrade.c another program takes over in place
  *   master_watch.c   files that change
  *   master_socket.c  listening sockets
+ *   master_user.c    becoming the configuration's user
  *   master_tickets.c keys of TLS session tickets
  *   master_log.c     the process that writes the access log
  *   master_status.c  what it knows, as JSON and as text
@@ -29,6 +30,7 @@
 #include "control.h"
 #include "loop.h"
 #include "plan.h"
+#include "privileges.h"
 #include "redisd.h"
 #include "shared.h"
 #include "zone.h"
@@ -82,7 +84,8 @@ struct master {
     const char *config;
     char exe[PATH_MAX]; /* where our program was started from */
     char run_dir[PATH_MAX];
-    int pid_fd; /* of tollgate.pid, locked: the run_dir is ours. 0: not yet */
+    struct identity user; /* whom we become; uid 0: nobody */
+    int pid_fd;           /* of tollgate.pid, locked: the run_dir is ours. 0: not yet */
     struct zone *zone;
     int zone_fd;
     struct shared *shared; /* the dictionary */
@@ -251,6 +254,10 @@ void master_command_status(struct master *m, void (*done)(void *arg, bool ok, st
 void master_command_answered(struct master *m, const char *text, int fd);
 void master_command_lost(struct master *m, const struct member *w);
 void master_commands_stop(struct master *m);
+
+/* master_user.c: 0, or -1 (logged). Finds whom to become; becomes it, behind what needs root. */
+int master_user_find(struct master *m);
+int master_user_become(struct master *m);
 
 /* master_status.c, master_metrics.c */
 /* plugins: of master_command_status, or empty where they said nothing. */

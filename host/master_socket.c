@@ -87,10 +87,13 @@ static int open_address(const char *line, int *fds, unsigned n)
     return 0;
 }
 
-static int open_unix(const char *path, unsigned mode, int *fds, unsigned n)
+static int open_unix(const struct identity *user, const char *path, unsigned mode, int *fds,
+                     unsigned n)
 {
     int err = 0;
     fds[0] = local_listen(path, mode, BACKLOG);
+    if (fds[0] >= 0 && user->uid != 0 && lchown(path, user->uid, user->gid) != 0)
+        log_warn("unix:%s: cannot be given to the user: %s", path, strerror(errno));
     for (unsigned i = 1; i < n && fds[0] >= 0 && err == 0; i++) {
         fds[i] = fcntl(fds[0], F_DUPFD_CLOEXEC, 0);
         err = fds[i] < 0 ? -errno : 0;
@@ -131,7 +134,7 @@ int master_sockets_open(struct master *m)
         m->sockets[i] = -1;
     for (unsigned i = 0; next_line(&text, line, &path, &mode); i++) {
         int *fds = m->sockets + i * m->places;
-        if ((path[0] != '\0' ? open_unix(path, mode, fds, m->places)
+        if ((path[0] != '\0' ? open_unix(&m->user, path, mode, fds, m->places)
                              : open_address(line, fds, m->places)) != 0)
             return -1;
     }

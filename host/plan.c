@@ -62,8 +62,9 @@ void plan_warn(const struct plan *p)
         log_warn("%.*s", (int)(end - at), at);
 }
 
-static const char *const restart_keys[] = { "listen",  "admin", "workers",    "data_dir",
-                                            "run_dir", "redis", "shared.size" };
+static const char *const restart_keys[] = { "listen",      "admin",   "workers",
+                                            "data_dir",    "run_dir", "redis",
+                                            "shared.size", "user",    "core_dumps" };
 enum { RESTART_KEYS = sizeof restart_keys / sizeof *restart_keys };
 
 void plan_restart_lines(struct snapshot *s, struct buf *out)

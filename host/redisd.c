@@ -41,6 +41,24 @@ struct redisd {
     void *arg;
 };
 
+/* Secrets of the configuration are none of its business. */
+static void forget_environment(void)
+{
+    static const char *const kept[] = {
+        "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "LD_PRELOAD"
+    };
+    char *values[sizeof kept / sizeof *kept];
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        const char *value = getenv(kept[i]);
+        values[i] = value != NULL ? mem_strdup(value) : NULL;
+    }
+    clearenv();
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        if (values[i] != NULL)
+            setenv(kept[i], values[i], 1);
+    }
+}
+
 static void run_server(struct redisd *r, pid_t parent)
 {
     char log[PATH_MAX + 16];
@@ -54,6 +72,7 @@ static void run_server(struct redisd *r, pid_t parent)
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    forget_environment();
     execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", r->socket,
            "--unixsocketperm", "600", "--dir", r->dir, "--save", "", "--appendonly", "yes",
            "--appendfsync", "everysec", "--maxmemory-policy", "noeviction", "--daemonize", "no",

@@ -20,6 +20,7 @@
 #include "upstream.h"
 
 struct exchange;
+struct snapshot;
 struct target_table;
 struct ticket_ring;
 
@@ -75,6 +76,9 @@ struct services {
     void *follow_arg;
     const uint64_t
         *routing_version; /* that the replica runs; 0: not known; NULL where there is no master */
+    /* Becomes the configuration's user before plugins are loaded; NULL: stays who it is. -1 and
+     * why. */
+    int (*become)(const char *user, struct snapshot *read, char *why, size_t size);
     struct slice
         policy; /* a routing policy to be tried, in place of the one in its file; p == NULL: none */
 };

@@ -15,6 +15,7 @@
 #include "container.h"
 #include "log.h"
 #include "mem.h"
+#include "privileges.h"
 #include "worker_internal.h"
 
 enum { BEAT_MS = 50, ROOM_MS = 20, ORPHAN_GRACE_S = 6 };
@@ -261,6 +262,7 @@ int worker_main(int argc, char **argv)
         log_error("worker: this command is for the gateway's own use");
         return 2;
     }
+    privileges_hide_too();
     w->slot_number = (unsigned)atoi(argv[3]);
     w->slot = zone_slot(w->zone, w->slot_number);
     show_start(w);

@@ -105,6 +105,7 @@ local function normalise(config, path, dir)
     file = path, dir = dir,
     listen = listen.addresses(config.listen), admin = config.admin and listen.normalise(config.admin, "admin"),
     redis = redis_of(config.redis), data_dir = config.data_dir, run_dir = config.run_dir,
+    user = config.user, core_dumps = config.core_dumps,
     plugin_path = config.plugin_path, log = logs.normalise(config.log, dir), via = config.via, limits = config.limits,
     shared = config.shared, routing = config.routing, resolver = network.resolver_of(config.resolver),
     trusted_proxies = config.trusted_proxies, forwarded = network.forwarded_of(config.forwarded),

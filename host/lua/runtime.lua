@@ -75,7 +75,8 @@ end
 -- @tparam string path of gateway.lua
 -- @tparam string shipped folder of the plugins that ship
 -- @tparam table host `read(path)` gives a file's text, or nil and why; `env(name)` a string or nil; `list(folder)` the names
--- in it; `real(path)` the path without links, or nil; `policy(path)` the text of a routing policy that is kept there, or nil
+-- in it; `real(path)` the path without links, or nil; `become(user)` makes us that user, or says why not; `policy(path)` the
+-- text of a routing policy that is kept there, or nil
 -- @treturn table the resolved configuration, or nil
 -- @treturn string faults, one a line
 function M.load(path, shipped, host)
@@ -93,6 +94,10 @@ function M.load(path, shipped, host)
   local conf, faults = config.load(path, host)
   if not conf then
     return nil, text_of(faults)
+  end
+  local refused = conf.user and host.become(conf.user)
+  if refused then
+    return nil, "user: " .. refused
   end
   local dirs = {}
   for i, dir in ipairs(conf.plugin_path) do

@@ -17,8 +17,9 @@ local function remove_tree(path)
 end
 
 --- A new directory, removed with all in it at the end of the run.
-function M.tmpdir()
-  local dir = assert(uv.fs_mkdtemp((os.getenv("TMPDIR") or "/tmp") .. "/tg-XXXXXX"))
+-- @param base where (default: TMPDIR, or /tmp)
+function M.tmpdir(base)
+  local dir = assert(uv.fs_mkdtemp((base or os.getenv("TMPDIR") or "/tmp") .. "/tg-XXXXXX"))
   loop.on_end(function() remove_tree(dir) end)
   return dir
 end
