@@ -1,6 +1,6 @@
 /* See exchange.h: which of the route's targets a request goes to. Each is considered once for a
- * request: in turn by balance, passed over while it is out or down, and then by any plugin that
- * says so. */
+ * request: in turn by balance, passed over while it is out, left to the last while it is down, and
+ * passed over by any plugin that says so. */
 #include <stdlib.h>
 
 #include "exchange.h"
@@ -22,29 +22,37 @@ static void come_back(struct exchange *x, uint64_t ms)
 }
 
 /* Whether another worker's, or this one's, experience keeps it out. */
-static bool out_of_use(struct exchange *x, const struct target *t)
+static bool out(struct exchange *x, const struct target *t, uint64_t now)
 {
-    uint64_t until = target_state_until(&t->state), now = zone_now();
-    if (until > now)
-        come_back(x, until - now);
-    else if (target_state_health(&t->state) == TARGET_HEALTH_DOWN)
-        come_back(x, 0);
-    else
+    uint64_t until = target_state_until(&t->state);
+    if (until <= now)
         return false;
+    come_back(x, until - now);
     return true;
 }
 
+/* One that a health check found down is asked where nothing else is left: a check may be wrong, and
+ * the request cannot fare worse. */
 enum exchange_pick exchange_target_pick(struct exchange *x)
 {
     struct target_set *set = x->targets;
+    uint64_t now = set->n > 1 ? zone_now() : 0, down = 0;
     for (;;) {
-        int i = balance_pick(set->items, set->n, x->route->balance, ~x->considered);
-        if (i < 0)
+        int i = balance_pick(set->items, set->n, x->route->balance, ~(x->considered | down));
+        if (i < 0 && down == 0)
             return PICK_NONE;
+        if (i < 0)
+            i = balance_pick(set->items, set->n, x->route->balance, down);
         struct target *t = &set->v[i];
-        uint64_t again = 0;
-        x->considered |= (uint64_t)1 << i;
-        if (set->n > 1 && out_of_use(x, t))
+        uint64_t again = 0, bit = (uint64_t)1 << i;
+        if ((down & bit) == 0 && set->n > 1 &&
+            target_state_health(&t->state, now) == TARGET_HEALTH_DOWN) {
+            down |= bit;
+            continue;
+        }
+        down &= ~bit;
+        x->considered |= bit;
+        if (set->n > 1 && out(x, t, now))
             continue;
         enum exchange_pick said = exchange_target_hooks(x, t, &again);
         if (said == PICK_NONE)

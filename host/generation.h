@@ -87,6 +87,7 @@ struct generation {
     struct buf warnings; /* of its configuration, one a line */
     uint32_t timers;     /* of plugins, running */
     struct timer_entry *timer_list;
+    struct health *health; /* checks of targets; NULL while suspended, and where there are none */
     struct redis_subscription *redis_subscriptions;
     struct redis_script *redis_scripts;
     int refs_lua; /* registry references that the host took and has not given back */

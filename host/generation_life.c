@@ -4,6 +4,7 @@
 #include <lauxlib.h>
 
 #include "api.h"
+#include "health.h"
 #include "log.h"
 #include "zone.h"
 
@@ -235,7 +236,10 @@ static bool each_entry(struct generation *g, unsigned phase, struct generation *
 int generation_start(struct generation *g, struct generation *old, struct buf *faults)
 {
     api_redis_scripts_start(g);
-    return each_entry(g, MARK_INIT, old, faults) ? 0 : -1;
+    if (!each_entry(g, MARK_INIT, old, faults))
+        return -1;
+    g->health = health_start(g, old);
+    return 0;
 }
 
 static void run_logged(struct generation *g, unsigned phase)
@@ -254,6 +258,8 @@ void generation_suspend(struct generation *g)
     if (g->stopped)
         return;
     g->stopped = true;
+    health_stop(g->health);
+    g->health = NULL;
     run_logged(g, MARK_STOP);
     api_timers_stop(g);
     api_redis_subscriptions_stop(g);
@@ -263,6 +269,7 @@ void generation_resume(struct generation *g)
 {
     g->stopped = false;
     run_logged(g, MARK_INIT);
+    g->health = health_start(g, NULL);
 }
 
 void generation_stop(struct generation *g)

@@ -16,6 +16,13 @@ void generation_read_undo(struct generation *g, struct route *r);
 int generation_read_targets(struct generation *g, struct route *r, bool check_only,
                             struct buf *faults);
 void generation_undo_targets(struct generation *g, struct route *r);
+/* generation_check.c: the member `health` of the target's table on top of the stack; NULL where
+ * there is none. `tls` is the target's. 0, or -1 with a fault. */
+int generation_read_check(struct generation *g, const struct tls_remote *tls,
+                          const struct target_check **out, struct buf *faults);
+void generation_undo_check(const struct target_check *c);
+/* Text that differs where the check does. */
+void generation_describe_check(const struct target_check *c, struct buf *out);
 
 /* generation_listen.c: the addresses, with TLS contexts where they have TLS. The configuration's
  * table is on top of the stack. */

@@ -1,6 +1,7 @@
 /* See generation_read.h: a route's targets, from the checked table to structs. The fields' getters
  * read the table on top of the stack. */
 #include <lauxlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -48,9 +49,17 @@ static uint64_t key_of(const struct target *t)
     struct buf text;
     buf_init(&text);
     buf_printf(&text, "%s\n%s\n%s", t->url_text, t->provider, t->model != NULL ? t->model : "");
+    generation_describe_check(t->check, &text); /* what one check finds is not another's */
     uint64_t key = siphash(no_secret, buf_slice(&text));
     buf_deinit(&text);
     return key;
+}
+
+static void find_state(struct generation *g, struct target *t)
+{
+    char name[TARGET_NAME];
+    snprintf(name, sizeof name, "%s %s", t->name, t->url_text);
+    t->state = target_table_get(g->sv->target_table, key_of(t), name, zone_now());
 }
 
 static void quote_model(struct generation *g, struct target *t)
@@ -90,14 +99,13 @@ static int read_target(struct generation *g, const struct route *r, struct targe
     struct tls_remote tls;
     if (generation_read_tls(g, true, &tls, faults) != 0)
         return -1;
+    int err = generation_read_check(g, &tls, &t->check, faults);
     if (!check_only)
         t->origin = upstream_origin(g->sv->upstream, &t->url, &tls);
     tls_context_unref(tls.context);
-    if (check_only)
-        return 0;
-    if (g->sv->target_table != NULL)
-        t->state = target_table_get(g->sv->target_table, key_of(t), zone_now());
-    return 0;
+    if (err == 0 && !check_only && g->sv->target_table != NULL)
+        find_state(g, t);
+    return err;
 }
 
 /* Each worker begins at a place of its own. */
@@ -196,6 +204,7 @@ static void undo_set(struct generation *g, struct target_set *set)
 {
     for (uint32_t i = 0; i < set->n; i++) {
         generation_unref(g, set->v[i].lua_ref);
+        generation_undo_check(set->v[i].check);
         if (set->v[i].origin != NULL)
             origin_release(set->v[i].origin);
     }

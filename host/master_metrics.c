@@ -205,6 +205,15 @@ static void configuration(struct master *m, struct metrics *all)
                  "1 where a plugin is quarantined", "plugin", q->plugin, q->active);
 }
 
+static void add_target(void *arg, const char *name, enum target_health health, uint64_t until)
+{
+    (void)until;
+    if (health != TARGET_HEALTH_UNKNOWN)
+        labelled(arg, METRIC_GAUGE, "tollgate_target_healthy",
+                 "1 where the health check of a target finds it up, 0 where it does not", "target",
+                 name, health == TARGET_HEALTH_UP);
+}
+
 /* lines_failed: what the log writer could not write. */
 static void logs(struct master *m, struct metrics *all)
 {
@@ -257,6 +266,7 @@ void master_metrics(struct master *m, struct buf *out)
     quota(all, &s.quota);
     shared_dictionary(m, all);
     logs(m, all);
+    target_table_each(zone_targets(m->zone), zone_now(), add_target, all);
     for (unsigned i = 0; i < zone_slots(m->zone); i++)
         metrics_merge(all, zone_metrics(m->zone, i), true);
     metrics_merge(all, zone_metrics_gone(m->zone), false);

@@ -102,6 +102,45 @@ static void quarantine(struct master *m, struct buf *out)
     buf_add_text(out, "}");
 }
 
+struct list {
+    struct buf *out;
+    const char *comma;
+    uint64_t now;
+};
+
+static void add_target(void *arg, const char *name, enum target_health health, uint64_t until)
+{
+    struct list *l = arg;
+    buf_printf(l->out, "%s{", l->comma);
+    member_text(l->out, "target", name);
+    if (health != TARGET_HEALTH_UNKNOWN)
+        buf_printf(l->out, ",\"healthy\":%s", health == TARGET_HEALTH_UP ? "true" : "false");
+    if (until != 0)
+        buf_printf(l->out, ",\"out_ms\":%" PRIu64, until - l->now);
+    buf_add_text(l->out, "}");
+    l->comma = ",";
+}
+
+/* Those that are checked, and those that said when to come back. */
+static void targets(struct master *m, struct buf *out)
+{
+    struct list l = { out, "", zone_now() };
+    buf_add_text(out, "\"targets\":[");
+    target_table_each(zone_targets(m->zone), l.now, add_target, &l);
+    buf_add_text(out, "],");
+}
+
+static void add_target_line(void *arg, const char *name, enum target_health health, uint64_t until)
+{
+    struct list *l = arg;
+    buf_printf(l->out, "target %s:", name);
+    if (health != TARGET_HEALTH_UNKNOWN)
+        buf_add_text(l->out, health == TARGET_HEALTH_UP ? " healthy" : " unhealthy");
+    if (until != 0)
+        buf_printf(l->out, " not asked for another %" PRIu64 " s", (until - l->now + 999) / 1000);
+    buf_add_text(l->out, "\n");
+}
+
 /* Where the access log goes, and what became of its lines. */
 static void access_log(struct master *m, struct buf *out)
 {
@@ -151,6 +190,7 @@ void master_status(struct master *m, struct slice plugins, struct buf *out)
     quarantine(m, out);
     buf_add_text(out, ",");
     access_log(m, out);
+    targets(m, out);
     workers(m, out);
     buf_add_text(out, ",\"plugins\":");
     buf_add_slice(out, plugins.n > 0 ? plugins : SLICE("null"));
@@ -177,6 +217,8 @@ void master_status_text(struct master *m, struct buf *out)
     for (const struct quarantined *q = m->quarantine; q != NULL; q = q->next)
         buf_printf(out, "plugin %s: %u workers were killed in it%s\n", q->plugin, q->kills,
                    q->active ? "; quarantined" : "");
+    struct list l = { out, "", zone_now() };
+    target_table_each(zone_targets(m->zone), l.now, add_target_line, &l);
     buf_add_text(out, "worker     pid  state     generation  connections  up\n");
     for (const struct member *w = m->members; w != NULL; w = w->next) {
         const struct zone_slot *s = zone_slot(m->zone, w->slot);

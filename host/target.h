@@ -4,11 +4,30 @@
 #define TOLLGATE_TARGET_H
 
 #include "balance.h"
+#include "fetch_url.h"
 #include "figures.h"
 #include "headers.h"
+#include "health_count.h"
 #include "target_state.h"
 #include "upstream.h"
 #include "url.h"
+
+struct status_range {
+    int first, last;
+};
+
+/* How a target is checked (health.h). */
+struct target_check {
+    bool tcp; /* by a connection alone */
+    struct fetch_url url;
+    struct tls_remote tls; /* its context is held */
+    uint64_t interval_ms, timeout_ms;
+    struct health_thresholds thresholds;
+    struct status_range *status; /* what is good; none: 200 to 399 */
+    uint32_t nstatus;
+    struct header *headers;
+    uint32_t nheaders;
+};
 
 struct target {
     const char *name;        /* "provider:model", or the provider: in logs, ctx and commands */
@@ -23,9 +42,10 @@ struct target {
     bool preserve_host;
     struct {
         uint64_t connect, first_byte, idle;
-    } timeouts;                /* ms */
-    uint32_t place;            /* in its set */
-    struct target_state state; /* what the replica's workers know of it */
+    } timeouts;                       /* ms */
+    uint32_t place;                   /* in its set */
+    struct target_state state;        /* what the replica's workers know of it */
+    const struct target_check *check; /* NULL: none */
     struct figures_target *figures;
     int lua_ref; /* the table that plugins get */
 };

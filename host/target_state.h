@@ -12,7 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TARGET_STATES = 4096 };
+enum {
+    TARGET_STATES = 4096,
+    TARGET_NAME = 192 /* bytes of an entry's name, its end included */
+};
 
 enum target_health { TARGET_HEALTH_UNKNOWN, TARGET_HEALTH_UP, TARGET_HEALTH_DOWN };
 
@@ -26,15 +29,24 @@ struct target_state {
 };
 
 size_t target_table_size(void);
-/* The entry of a key, found or made; `now` is CLOCK_MONOTONIC in ms. */
-struct target_state target_table_get(struct target_table *t, uint64_t key, uint64_t now);
+/* The entry of a key, found or made; `now` is CLOCK_MONOTONIC in ms. The name is for people; what
+ * does not fit is cut off. */
+struct target_state target_table_get(struct target_table *t, uint64_t key, const char *name,
+                                     uint64_t now);
+/* Calls fn for each entry of which more is known than its name. */
+void target_table_each(struct target_table *t, uint64_t now,
+                       void (*fn)(void *arg, const char *name, enum target_health health,
+                                  uint64_t until),
+                       void *arg);
 
 /* Not to be asked before `until` (CLOCK_MONOTONIC in ms); an earlier time does not replace a later
  * one. */
 void target_state_out(const struct target_state *s, uint64_t until);
 /* 0 where it was never out. */
 uint64_t target_state_until(const struct target_state *s);
-void target_state_set_health(const struct target_state *s, enum target_health health);
-enum target_health target_state_health(const struct target_state *s);
+/* Believed before `until`: unknown from then on. */
+void target_state_set_health(const struct target_state *s, enum target_health health,
+                             uint64_t until);
+enum target_health target_state_health(const struct target_state *s, uint64_t now);
 
 #endif

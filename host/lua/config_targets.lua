@@ -4,6 +4,7 @@
 -- Inside one list a target is known by its name, "provider:model" or the provider alone: in logs, in ctx.target, to breakers.
 -- So no two of a list may have the same one.
 
+local health = require "tollgate.config_health"
 local tls = require "tollgate.config_tls"
 local values = require "tollgate.config_values"
 local text = require "tollgate.schema_text"
@@ -44,6 +45,7 @@ function M.target_fields(headers)
         if not ok then return message end
       end },
     tls = tls.field,
+    health = health.field,
     headers = headers,
     preserve_host = { type = "boolean", default = false, doc = "send the client's Host instead of the target's" },
     weight = { type = "integer", min = 0, max = 1000, default = 1,
@@ -191,6 +193,7 @@ local function normal_list(list, path, timeouts, header_list)
       name = name_of(one), provider = provider_of(one), model = one.model, url = one.url, preserve_host = one.preserve_host,
       headers = header_list(one.headers), weight = one.weight, tier = one.tier, timeouts = times,
       tls = tls.normalise(one.tls, text.join(path, i) .. ".tls"),
+      health = health.normalise(one.health, one.url, header_list),
     }
   end
   return out
