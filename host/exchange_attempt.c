@@ -156,6 +156,8 @@ void exchange_attempt_begin(struct exchange *x)
     x->origin_surplus = x->origin_complete = false;
     x->origin_status = 0;
     x->origin_failure = 0;
+    x->source = SOURCE_NONE;
+    x->res = (struct response){ 0 };
     x->attempt_code = (struct slice){ NULL, 0 };
     x->stream_error = false;
     buf_clear(&x->error_body);

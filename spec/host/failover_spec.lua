@@ -159,6 +159,22 @@ describe("an attempt that fails", function()
     assert.equal("first second", client:read_response().body)
   end))
 
+  it("leaves nothing of its answer behind for a client that leaves in the next attempt", async(function()
+    local a, b = rig.origin("a", status(503)), rig.origin("b", function(_, conn) conn:wait_closed() return true end)
+    local gw = support.gateway { files = { ["plugins/tell.lua"] = [[return { log = function(_, ctx)
+      require("tollgate").log.info("told ", ctx.response and ctx.response.status, " of ", ctx.target.name) end }]] },
+      config = { routes = { { name = "r", path = "/*", plugins = { tell = {} },
+        targets = { target("a", a), target("b", b, { tier = 2 }) } } } } }
+    local client = gw:connect()
+    client:send_request { path = "/" }
+    b:wait_request(1)
+    client:close()
+    gw:wait_log("told nil of b", true)
+    local line = gw:wait_access(1)[1]
+    assert.same({ "client_gone", "b", 2 }, { line.ended, line.target, line.attempts })
+    assert.is_nil(line.status)
+  end))
+
   it("is not followed where the method is not idempotent and bytes have gone", async(function()
     local gw, a, b = pair(status(503))
     assert.equal(503, gw:request { method = "POST", path = "/", body = "x" }.status)
