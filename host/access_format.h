@@ -28,6 +28,7 @@
     X(TARGET, "target", "the last one that the request went to")                                   \
     X(ATTEMPTS, "attempts", "on targets")                                                          \
     X(CACHE, "cache", "Cache-Status of the answer")                                                \
+    X(UPGRADE, "upgrade", "protocol of a tunnel, such as websocket")                               \
     X(REFUSAL, "refusal", "the limit or rule that refused it")                                     \
     X(ENDED, "ended", "ok, client_gone, origin_cut, timeout, plugin_error or shutdown")            \
     X(BYTES_IN, "bytes_in", "of the request's body")                                               \

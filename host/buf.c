@@ -57,13 +57,25 @@ void buf_add_text(struct buf *b, const char *text)
     buf_add(b, text, strlen(text));
 }
 
+void buf_add_number(struct buf *b, uint64_t n)
+{
+    char text[20];
+    size_t at = sizeof text;
+    do
+        text[--at] = (char)('0' + n % 10);
+    while ((n /= 10) > 0);
+    buf_add(b, text + at, sizeof text - at);
+}
+
 void buf_printf(struct buf *b, const char *format, ...)
 {
     va_list ap, again;
     va_start(ap, format);
     va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, format, ap);
-    vsnprintf(buf_reserve(b, (size_t)n + 1), (size_t)n + 1, format, again);
+    size_t room = b->cap - b->n;
+    int n = vsnprintf(room > 0 ? b->p + b->n : NULL, room, format, ap);
+    if ((size_t)n >= room)
+        vsnprintf(buf_reserve(b, (size_t)n + 1), (size_t)n + 1, format, again);
     b->n += (size_t)n;
     va_end(again);
     va_end(ap);

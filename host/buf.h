@@ -4,6 +4,7 @@
 #define TOLLGATE_BUF_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "slice.h"
 
@@ -22,6 +23,8 @@ char *buf_reserve(struct buf *b, size_t n);
 void buf_add(struct buf *b, const void *p, size_t n);
 void buf_add_slice(struct buf *b, struct slice s);
 void buf_add_text(struct buf *b, const char *text);
+/* In decimal; an eighth of what buf_printf takes. */
+void buf_add_number(struct buf *b, uint64_t n);
 void buf_printf(struct buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Drops the first n bytes. */
 void buf_consume(struct buf *b, size_t n);

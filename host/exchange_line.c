@@ -1,6 +1,4 @@
 /* See exchange.h: one line of the access log, as JSON or by a format. */
-#include <inttypes.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "api.h"
@@ -36,25 +34,62 @@ static struct slice cache_of(const struct exchange *x)
     return x->res.status != 0 ? headers_get(&x->res.headers, SLICE("cache-status")) : none;
 }
 
+/* The protocol of a tunnel. */
+static struct slice upgrade_of(const struct exchange *x)
+{
+    return x->tunnel == TUNNEL_OPEN ? x->upgrade : none;
+}
+
 static const struct llm_usage *usage_of(const struct exchange *x)
 {
     const struct llm_usage *u = x->reader != NULL ? llm_reader_usage(x->reader) : NULL;
     return u != NULL && u->known ? u : NULL;
 }
 
-static void put_stamp(struct buf *out, int64_t wall_ms, const char *format)
-{
-    struct tm tm;
-    time_t s = wall_ms / 1000;
+/* Text of a second, which many requests share. */
+struct stamp {
+    const char *format;
+    time_t second; /* 0: none yet */
     char text[40];
-    gmtime_r(&s, &tm);
-    buf_add(out, text, strftime(text, sizeof text, format, &tm));
+    size_t n;
+};
+
+static void put_stamp(struct buf *out, int64_t wall_ms, struct stamp *s)
+{
+    time_t second = wall_ms / 1000;
+    if (second != s->second) {
+        struct tm tm;
+        gmtime_r(&second, &tm);
+        s->n = strftime(s->text, sizeof s->text, s->format, &tm);
+        s->second = second;
+    }
+    buf_add(out, s->text, s->n);
+}
+
+static void put_thousandths(struct buf *out, unsigned n)
+{
+    char text[4] = { '.', (char)('0' + n / 100), (char)('0' + n / 10 % 10), (char)('0' + n % 10) };
+    buf_add(out, text, sizeof text);
 }
 
 static void put_time(struct buf *out, int64_t wall_ms)
 {
-    put_stamp(out, wall_ms, "%Y-%m-%dT%H:%M:%S");
-    buf_printf(out, ".%03dZ", (int)(wall_ms % 1000));
+    static struct stamp stamp = { .format = "%Y-%m-%dT%H:%M:%S" };
+    put_stamp(out, wall_ms, &stamp);
+    put_thousandths(out, (unsigned)(wall_ms % 1000));
+    buf_add(out, "Z", 1);
+}
+
+static void put_time_clf(struct buf *out, int64_t wall_ms)
+{
+    static struct stamp stamp = { .format = "[%d/%b/%Y:%H:%M:%S +0000]" };
+    put_stamp(out, wall_ms, &stamp);
+}
+
+static void put_seconds(struct buf *out, int64_t ms)
+{
+    buf_add_number(out, (uint64_t)ms / 1000);
+    put_thousandths(out, (unsigned)(ms % 1000));
 }
 
 /* --- the times of the parts: ms; -1 where the request did not come to it --- */
@@ -77,12 +112,20 @@ static int64_t time_of(const struct exchange *x, enum access_field field)
 
 /* --- JSON --- */
 
-static void put_text(struct buf *out, const char *name, struct slice value)
+#define NAME(text) SLICE(",\"" text "\":")
+
+static void put_text(struct buf *out, struct slice name, struct slice value)
 {
     if (value.p == NULL)
         return;
-    buf_printf(out, ",\"%s\":", name);
+    buf_add_slice(out, name);
     json_quote(out, value);
+}
+
+static void put_count(struct buf *out, struct slice name, uint64_t n)
+{
+    buf_add_slice(out, name);
+    buf_add_number(out, n);
 }
 
 static void put_tls(struct buf *out, const struct tls_peer *p)
@@ -90,12 +133,12 @@ static void put_tls(struct buf *out, const struct tls_peer *p)
     if (p == NULL)
         return;
     buf_printf(out, ",\"tls\":{\"version\":\"%s\"", p->version);
-    put_text(out, "cipher", slice_of(p->cipher));
+    put_text(out, NAME("cipher"), slice_of(p->cipher));
     if (p->sni != NULL)
-        put_text(out, "sni", slice_of(p->sni));
+        put_text(out, NAME("sni"), slice_of(p->sni));
     buf_printf(out, ",\"resumed\":%s", p->resumed ? "true" : "false");
     if (p->certificate != NULL)
-        put_text(out, "subject", slice_of(p->certificate->subject));
+        put_text(out, NAME("subject"), slice_of(p->certificate->subject));
     buf_add_text(out, "}");
 }
 
@@ -103,16 +146,18 @@ static void put_times(struct buf *out, const struct exchange *x)
 {
     static const struct {
         enum access_field field;
-        const char *name;
-    } times[] = { { ACCESS_SECONDS, "seconds" },
-                  { ACCESS_ACCESS_SECONDS, "access_seconds" },
-                  { ACCESS_CONNECT_SECONDS, "connect_seconds" },
-                  { ACCESS_FIRST_BYTE_SECONDS, "first_byte_seconds" },
-                  { ACCESS_ORIGIN_SECONDS, "origin_seconds" } };
+        struct slice name;
+    } times[] = { { ACCESS_SECONDS, NAME("seconds") },
+                  { ACCESS_ACCESS_SECONDS, NAME("access_seconds") },
+                  { ACCESS_CONNECT_SECONDS, NAME("connect_seconds") },
+                  { ACCESS_FIRST_BYTE_SECONDS, NAME("first_byte_seconds") },
+                  { ACCESS_ORIGIN_SECONDS, NAME("origin_seconds") } };
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         int64_t ms = time_of(x, times[i].field);
-        if (ms >= 0)
-            buf_printf(out, ",\"%s\":%" PRId64 ".%03d", times[i].name, ms / 1000, (int)(ms % 1000));
+        if (ms < 0)
+            continue;
+        buf_add_slice(out, times[i].name);
+        put_seconds(out, ms);
     }
 }
 
@@ -121,15 +166,17 @@ static void put_tokens(struct buf *out, const struct exchange *x)
     const struct llm_usage *u = usage_of(x);
     if (!x->metered)
         return;
-    buf_printf(out,
-               ",\"stream\":%s,\"tokens\":{\"prompt_estimate\":%" PRIu64 ",\"reserved\":%" PRIu64
-               ",\"used\":%" PRIu64,
-               x->llm->stream ? "true" : "false", x->llm->prompt_tokens, exchange_reserved(x),
-               x->used);
-    if (u != NULL)
-        buf_printf(out, ",\"input\":%" PRIu64 ",\"output\":%" PRIu64, u->input, u->output);
-    if (x->missing_usage != NULL)
-        buf_printf(out, ",\"usage_missing\":\"%s\"", x->missing_usage);
+    buf_add_slice(out, NAME("stream"));
+    buf_add_text(out, x->llm->stream ? "true" : "false");
+    buf_add_text(out, ",\"tokens\":{\"prompt_estimate\":");
+    buf_add_number(out, x->llm->prompt_tokens);
+    put_count(out, NAME("reserved"), exchange_reserved(x));
+    put_count(out, NAME("used"), x->used);
+    if (u != NULL) {
+        put_count(out, NAME("input"), u->input);
+        put_count(out, NAME("output"), u->output);
+    }
+    put_text(out, NAME("usage_missing"), text_of(x->missing_usage));
     buf_add_text(out, "}");
 }
 
@@ -138,29 +185,30 @@ static void put_json(struct exchange *x, struct buf *out)
     buf_add_text(out, "{\"time\":\"");
     put_time(out, x->begun_wall);
     buf_add_text(out, "\"");
-    put_text(out, "id", slice_of(x->id));
-    put_text(out, "client", slice_of(x->address));
-    put_text(out, "peer", peer_of(x));
+    put_text(out, NAME("id"), slice_of(x->id));
+    put_text(out, NAME("client"), slice_of(x->address));
+    put_text(out, NAME("peer"), peer_of(x));
     put_tls(out, x->client.tls);
-    put_text(out, "method", x->req.method);
-    put_text(out, "path", path_of(x));
+    put_text(out, NAME("method"), x->req.method);
+    put_text(out, NAME("path"), path_of(x));
     if (x->route != NULL)
-        put_text(out, "route", slice_of(x->route->name));
-    put_text(out, "consumer", api_consumer_field(x, "id"));
-    put_text(out, "tenant", api_consumer_field(x, "tenant"));
+        put_text(out, NAME("route"), slice_of(x->route->name));
+    put_text(out, NAME("consumer"), api_consumer_field(x, "id"));
+    put_text(out, NAME("tenant"), api_consumer_field(x, "tenant"));
     if (exchange_shown_status(x) != 0)
-        buf_printf(out, ",\"status\":%d", exchange_shown_status(x));
-    put_text(out, "target", text_of(target_of(x)));
+        put_count(out, NAME("status"), (uint64_t)exchange_shown_status(x));
+    put_text(out, NAME("target"), text_of(target_of(x)));
     if (x->attempts > 0)
-        buf_printf(out, ",\"attempts\":%" PRIu32, x->attempts);
+        put_count(out, NAME("attempts"), x->attempts);
     if (x->failures.n > 0)
         buf_printf(out, ",\"retries\":[%.*s]", (int)x->failures.n, x->failures.p);
-    put_text(out, "model", exchange_model(x));
-    put_text(out, "cache", cache_of(x));
-    put_text(out, "upgrade", x->tunnel == TUNNEL_OPEN ? x->upgrade : none);
-    put_text(out, "refusal", text_of(x->refusal));
-    put_text(out, "ended", slice_of(exchange_ended_name(x->ended)));
-    buf_printf(out, ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64, x->body_seen, x->relayed);
+    put_text(out, NAME("model"), exchange_model(x));
+    put_text(out, NAME("cache"), cache_of(x));
+    put_text(out, NAME("upgrade"), upgrade_of(x));
+    put_text(out, NAME("refusal"), text_of(x->refusal));
+    put_text(out, NAME("ended"), slice_of(exchange_ended_name(x->ended)));
+    put_count(out, NAME("bytes_in"), x->body_seen);
+    put_count(out, NAME("bytes_out"), x->relayed);
     put_times(out, x);
     put_tokens(out, x);
     buf_add_text(out, "}");
@@ -171,7 +219,7 @@ static void put_json(struct exchange *x, struct buf *out)
 static void put_number(struct buf *out, bool there, uint64_t n)
 {
     if (there)
-        buf_printf(out, "%" PRIu64, n);
+        buf_add_number(out, n);
     else
         buf_add_text(out, "-");
 }
@@ -197,6 +245,7 @@ static bool text_field(struct exchange *x, const struct access_part *p, struct s
     case ACCESS_TENANT: *out = api_consumer_field(x, "tenant"); return true;
     case ACCESS_TARGET: *out = text_of(target_of(x)); return true;
     case ACCESS_CACHE: *out = cache_of(x); return true;
+    case ACCESS_UPGRADE: *out = upgrade_of(x); return true;
     case ACCESS_REFUSAL: *out = text_of(x->refusal); return true;
     case ACCESS_ENDED: *out = slice_of(exchange_ended_name(x->ended)); return true;
     case ACCESS_MODEL: *out = exchange_model(x); return true;
@@ -216,7 +265,7 @@ static void put_field(struct exchange *x, enum access_field field, struct buf *o
     int64_t ms;
     switch (field) {
     case ACCESS_TIME: put_time(out, x->begun_wall); break;
-    case ACCESS_TIME_CLF: put_stamp(out, x->begun_wall, "[%d/%b/%Y:%H:%M:%S +0000]"); break;
+    case ACCESS_TIME_CLF: put_time_clf(out, x->begun_wall); break;
     case ACCESS_ATTEMPTS: put_number(out, x->attempts > 0, x->attempts); break;
     case ACCESS_STATUS: put_number(out, status != 0, (uint64_t)status); break;
     case ACCESS_BYTES_IN: put_number(out, true, x->body_seen); break;
@@ -231,7 +280,7 @@ static void put_field(struct exchange *x, enum access_field field, struct buf *o
     default:
         ms = time_of(x, field);
         if (ms >= 0)
-            buf_printf(out, "%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
+            put_seconds(out, ms);
         else
             buf_add_text(out, "-");
     }
