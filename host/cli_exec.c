@@ -98,7 +98,7 @@ static int open_redis(struct exec *e, const char *url)
     struct rds_config c;
     const char *wrong = rds_config_parse(slice_of(url), &c);
     if (wrong != NULL) {
-        fprintf(stderr, "tollgate: --redis %s: %s\n", url, wrong);
+        fprintf(stderr, "tollgate: --redis: %s\n", wrong); /* it may hold a password */
         return -1;
     }
     c.resolve = e->sv.resolve;

@@ -114,7 +114,7 @@ static const char *error_of(const struct exchange *x)
 static void follow(struct exchange *x)
 {
     log_write(LOG_WARN, x->id, "target %s, %s: answered %d%s%.*s", x->target->name,
-              x->target->url_text, x->origin_status,
+              x->target->where, x->origin_status,
               x->peek != NULL             ? ", a stream that begins with an error"
               : x->attempt_code.p != NULL ? ", "
                                           : "",

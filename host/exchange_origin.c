@@ -89,7 +89,7 @@ void exchange_origin_failed(struct exchange *x, const struct exchange_failure *f
 {
     bool sent = x->head_sent_up;
     figures_attempt_failed(x->target->figures, f->error);
-    log_write(LOG_WARN, x->id, "target %s, %s: %s", x->target->name, x->target->url_text, detail);
+    log_write(LOG_WARN, x->id, "target %s, %s: %s", x->target->name, x->target->where, detail);
     timer_stop(&x->timer);
     exchange_origin_let_go(x, false);
     exchange_hold_drop(x);

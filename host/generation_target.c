@@ -73,6 +73,14 @@ static void quote_model(struct generation *g, struct target *t)
     buf_deinit(&text);
 }
 
+static const char *where_of(struct generation *g, const struct url *url)
+{
+    bool local = url->unix_path.p != NULL;
+    struct slice at = local ? url->unix_path : url->authority;
+    const char *scheme = local ? "unix:" : url->tls ? "https://" : "http://";
+    return arena_printf(&g->arena, "%s%.*s", scheme, (int)at.n, at.p).p;
+}
+
 /* The target's table is on top of the stack. */
 static int read_target(struct generation *g, const struct route *r, struct target *t,
                        bool check_only, struct buf *faults)
@@ -93,9 +101,10 @@ static int read_target(struct generation *g, const struct route *r, struct targe
     make_lua_target(g, t);
     const char *wrong = url_parse(&g->arena, slice_of(t->url_text), &t->url);
     if (wrong != NULL) {
-        buf_printf(faults, "route %s: target %s: %s\n", r->name, t->url_text, wrong);
+        buf_printf(faults, "route %s: target %s: %s\n", r->name, t->name, wrong);
         return -1;
     }
+    t->where = where_of(g, &t->url);
     struct tls_remote tls;
     if (generation_read_tls(g, true, &tls, faults) != 0)
         return -1;

@@ -136,7 +136,12 @@ static bool is_fine(struct rds *r, const char *what, const redisReply *reply)
 {
     if (reply->type != REDIS_REPLY_ERROR)
         return true;
-    rds_drop(r, "%s: %.*s", what, (int)strcspn(reply->str, "\r\n"), reply->str);
+    /* Where Redis does not know AUTH it repeats what came with it. */
+    const char *args = strstr(reply->str, ", with args");
+    size_t n = strcspn(reply->str, "\r\n");
+    if (args != NULL && (size_t)(args - reply->str) < n)
+        n = (size_t)(args - reply->str);
+    rds_drop(r, "%s: %.*s", what, (int)n, reply->str);
     return false;
 }
 

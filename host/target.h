@@ -35,6 +35,7 @@ struct target {
     const char *model;       /* the provider's name of the model; NULL: as the client asks */
     struct slice model_json; /* the same as a JSON string, quotes included; p == NULL: none */
     const char *url_text;    /* as configured */
+    const char *where;       /* the same without its path, which may hold a key: for the log */
     struct url url;
     struct origin *origin; /* held; NULL in a configuration that is only checked */
     struct header *set;    /* headers set, or removed where value.p is NULL */

@@ -5,7 +5,7 @@ local uv = require "luv"
 local support = require "spec.support"
 local async = support.async
 
-local DOCUMENTS = { "README.md", "CONTRIBUTING.md", "host/README.md", "plugins/README.md", "scripts/README.md",
+local DOCUMENTS = { "README.md", "CONTRIBUTING.md", "SECURITY.md", "host/README.md", "plugins/README.md", "scripts/README.md",
   "host/lua/README.md", "examples/quickstart/README.md", "examples/plugins/README.md", "examples/first-plugin/README.md",
   "examples/tls/README.md", "examples/failover/README.md" }
 
