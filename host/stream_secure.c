@@ -74,10 +74,13 @@ void stream_secure_bye(struct stream *s)
 
 /* --- the handshake --- */
 
+/* libuv is not told to stop where the owner is about to go on: stream_secure_take sees to that. */
 void stream_secure_settle(struct stream *s, int err)
 {
-    stream_poll_stop(s);
     s->reading = false;
+    if (err == 0 && s->taking)
+        return;
+    stream_poll_stop(s);
     if (err == 0)
         return;
     loop_undefer(s->loop, &s->wake);
@@ -145,6 +148,8 @@ void stream_secure_take(struct stream *s, struct slice bytes)
     tls_feed(s->tls, (struct slice){ NULL, 0 });
     if (s->reading || s->on_ready != NULL)
         stream_poll_start(s);
+    else
+        stream_poll_stop(s);
 }
 
 void stream_on_wake(struct deferred *d)
@@ -187,7 +192,6 @@ void stream_secure(struct stream *s, const struct stream_tls *how, uint64_t time
 {
     if (s->loop->tls_in == NULL)
         s->loop->tls_in = mem_alloc(LOOP_READ_SIZE);
-    stream_poll_stop(s);
     s->reading = false;
     s->tls = tls_new(how->context, how->name, how->session);
     s->events = NULL;
@@ -197,8 +201,10 @@ void stream_secure(struct stream *s, const struct stream_tls *how, uint64_t time
     buf_add_slice(&s->held, how->early);
     if (s->failure != 0)
         stream_fail_later(s, s->failure);
-    else
+    else if (how->name != NULL || how->early.n > 0)
         loop_defer(s->loop, &s->wake, LOOP_COLLECT);
+    else
+        stream_poll_start(s); /* a client speaks first */
 }
 
 const struct tls *stream_tls(const struct stream *s)

@@ -197,6 +197,14 @@ bool tls_pending(const struct tls *t)
     return t->in.n > 0 || t->ended || t->failed || SSL_pending(t->ssl) > 0;
 }
 
+/* OpenSSL tells an operation's outcome by its error queue, where others may have left something. */
+static void begin(struct tls *t, struct buf *out)
+{
+    t->out = out;
+    if (ERR_peek_error() != 0)
+        ERR_clear_error();
+}
+
 /* What an operation that gave no bytes means. */
 static enum tls_result outcome(struct tls *t, int r)
 {
@@ -212,8 +220,7 @@ static enum tls_result outcome(struct tls *t, int r)
 
 enum tls_result tls_handshake(struct tls *t, struct buf *out)
 {
-    t->out = out;
-    ERR_clear_error();
+    begin(t, out);
     int r = SSL_do_handshake(t->ssl);
     enum tls_result result = r == 1 ? TLS_DONE : outcome(t, r);
     t->out = NULL;
@@ -226,14 +233,15 @@ enum tls_result tls_read(struct tls *t, char *to, size_t size, size_t *n, struct
     *n = 0;
     if (t->ended || t->failed)
         return t->failed ? TLS_FAILED : TLS_END;
-    t->out = out;
-    ERR_clear_error();
+    begin(t, out);
     while (*n < size && result == TLS_DONE) {
         size_t got = 0;
         int r = SSL_read_ex(t->ssl, to + *n, size - *n, &got);
         *n += got;
         if (r != 1)
             result = outcome(t, r);
+        else if (t->in.n == 0 && SSL_pending(t->ssl) == 0)
+            result = TLS_MORE; /* known without another try */
     }
     t->out = NULL;
     /* What came before an end comes first; the end waits (see the top). */
@@ -273,8 +281,7 @@ enum tls_result tls_write(struct tls *t, struct tls_source *from, struct buf *ou
     enum tls_result result = TLS_DONE;
     if (t->failed)
         return TLS_FAILED;
-    t->out = out;
-    ERR_clear_error();
+    begin(t, out);
     while (from->n > 0 && result == TLS_DONE && out->n < TLS_OUT_MAX) {
         struct slice piece = next_piece(from, room);
         size_t done = 0;
@@ -292,8 +299,7 @@ void tls_bye(struct tls *t, struct buf *out)
 {
     if (t->failed || !SSL_is_init_finished(t->ssl))
         return;
-    t->out = out;
-    ERR_clear_error();
+    begin(t, out);
     SSL_shutdown(t->ssl);
     ERR_clear_error();
     t->out = NULL;

@@ -233,6 +233,10 @@ struct tls_context *tls_server_new(const struct tls_server_options *o, struct bu
     SSL_CTX_set_max_cert_list(c, CHAIN_MAX);
     s->store = tls_store_new(o->certificates, o->ncertificates, o->valid_now, faults, warnings);
     int err = s->store != NULL ? 0 : -1;
+    if (err == 0 && tls_store_set_first(s->store, c) != 1) {
+        buf_printf(faults, "%s: the first certificate cannot be used\n", o->path);
+        err = -1;
+    }
     if (set_ciphers(c, o, faults) != 0)
         err = -1;
     if (ask_clients(c, o, faults) != 0)

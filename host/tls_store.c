@@ -195,11 +195,23 @@ int tls_store_find(const struct tls_store *s, SSL *ssl)
     return asked != NULL ? sni_find(s->names, slice_of(asked)) : -1;
 }
 
+int tls_store_set_first(const struct tls_store *s, SSL_CTX *c)
+{
+    for (int i = 0; i >= 0; i = s->v[i].next) {
+        const struct tls_identity *one = s->v[i].identity;
+        if (SSL_CTX_use_cert_and_key(c, one->cert, one->key, one->chain, 1) != 1)
+            return 0;
+    }
+    return 1;
+}
+
 int tls_store_use(const struct tls_store *s, SSL *ssl)
 {
     int i = tls_store_find(s, ssl);
+    if (i <= 0)
+        return 1; /* the context's own */
     SSL_certs_clear(ssl);
-    for (i = i >= 0 ? i : 0; i >= 0; i = s->v[i].next) {
+    for (; i >= 0; i = s->v[i].next) {
         const struct tls_identity *one = s->v[i].identity;
         if (SSL_use_cert_and_key(ssl, one->cert, one->key, one->chain, 1) != 1)
             return 0;

@@ -30,8 +30,11 @@ void tls_store_free(struct tls_store *s); /* NULL is fine */
 int64_t tls_store_expires(const struct tls_store *s);
 /* Which one is of the name that the client asks for; -1: none. */
 int tls_store_find(const struct tls_store *s, SSL *ssl);
-/* Gives the connection the certificate of that name, else the first one. 1, or 0: it cannot be used
- * (as OpenSSL's callbacks want it). */
+/* Gives a context the first one, so that most connections need not be given any: OpenSSL compares
+ * certificate and key each time. 1, or 0: it cannot be used. */
+int tls_store_set_first(const struct tls_store *s, SSL_CTX *c);
+/* Gives the connection the certificate of that name, unless it is the first one, which its context
+ * has. 1, or 0: it cannot be used (as OpenSSL's callbacks want it). */
 int tls_store_use(const struct tls_store *s, SSL *ssl);
 
 #endif

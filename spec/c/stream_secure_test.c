@@ -1,4 +1,5 @@
 /* TLS in stream: two streams of one loop over loopback, and raw peers that misbehave. */
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -361,6 +362,114 @@ static void a_peer_that_leaves_at_any_byte(void **state)
     }
 }
 
+/* A peer with TLS of its own on a socket of its own: what it reads is up to the test. */
+struct peer {
+    int fd;
+    struct tls *tls;
+    struct buf out;
+};
+
+static void peer_send(struct peer *p)
+{
+    while (p->out.n > 0) {
+        ssize_t n = send(p->fd, p->out.p, p->out.n, MSG_NOSIGNAL);
+        if (n > 0)
+            buf_consume(&p->out, (size_t)n);
+        else if (errno != EAGAIN)
+            buf_clear(&p->out);
+        else
+            uv_run(&loop.uv, UV_RUN_NOWAIT);
+    }
+}
+
+static void peer_meet(struct peer *p)
+{
+    char bytes[4096];
+    p->fd = raw_peer();
+    p->tls = tls_new(client_context, "good.example", NULL);
+    buf_init(&p->out);
+    while (tls_handshake(p->tls, &p->out) == TLS_MORE) {
+        peer_send(p);
+        ssize_t n = -1;
+        TURN_UNTIL(&loop, n > 0 || (n = recv(p->fd, bytes, sizeof bytes, 0)) > 0);
+        tls_feed(p->tls, (struct slice){ bytes, (size_t)n });
+    }
+    peer_send(p);
+    TURN_UNTIL(&loop, server.secured == 1);
+    assert_int_equal(server.secure_err, 0);
+}
+
+static void peer_part(struct peer *p)
+{
+    tls_free(p->tls);
+    buf_deinit(&p->out);
+    close(p->fd);
+}
+
+/* Each asks for an answer, which it never reads. */
+static void a_peer_that_makes_tls_talk_is_dropped(void **state)
+{
+    (void)state;
+    struct peer p;
+    int small = 8192;
+    uv_send_buffer_size((uv_handle_t *)&listener, &small); /* whoever is accepted has it too */
+    peer_meet(&p);
+    setsockopt(p.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    size_t most = 0;
+    for (int i = 0; i < 400000 && server.ends == 0; i++) {
+        struct slice nothing = SLICE("x");
+        struct tls_source from = { &nothing, 1, 0 };
+        SSL_key_update(tls_ssl(p.tls), SSL_KEY_UPDATE_REQUESTED);
+        assert_int_equal(tls_write(p.tls, &from, &p.out), TLS_DONE);
+        if (p.out.n > 30000)
+            peer_send(&p);
+        uv_run(&loop.uv, UV_RUN_NOWAIT);
+        if (stream_queued(server.stream) > most)
+            most = stream_queued(server.stream);
+    }
+    assert_int_equal(server.ends, 1);
+    assert_int_equal(server.end_err, UV_EPROTO);
+    assert_true(most < 200000);
+    peer_part(&p);
+}
+
+static void damage_behind_the_handshake_is_a_failure(void **state)
+{
+    (void)state;
+    struct peer p;
+    peer_meet(&p);
+    struct slice text = SLICE("some bytes");
+    struct tls_source from = { &text, 1, 0 };
+    tls_write(p.tls, &from, &p.out);
+    p.out.p[p.out.n - 3] ^= 1;
+    peer_send(&p);
+    TURN_UNTIL(&loop, server.ends == 1);
+    assert_int_equal(server.end_err, UV_EPROTO);
+    assert_int_equal(stream_fault(server.stream)->kind, TLS_FAULT_PROTOCOL);
+    assert_int_equal(server.total, 0);
+    peer_part(&p);
+}
+
+static void bytes_and_an_end_come_byte_by_byte(void **state)
+{
+    (void)state;
+    struct peer p;
+    peer_meet(&p);
+    struct slice text = SLICE("some bytes");
+    struct tls_source from = { &text, 1, 0 };
+    tls_write(p.tls, &from, &p.out);
+    tls_bye(p.tls, &p.out);
+    for (size_t i = 0; i < p.out.n; i++) {
+        assert_int_equal(send(p.fd, p.out.p + i, 1, 0), 1);
+        uv_run(&loop.uv, UV_RUN_NOWAIT);
+    }
+    TURN_UNTIL(&loop, server.ends == 1);
+    assert_int_equal(server.end_err, 0);
+    assert_int_equal(server.got.n, 10);
+    assert_memory_equal(server.got.p, "some bytes", 10);
+    peer_part(&p);
+}
+
 static void bytes_that_were_read_before_count(void **state)
 {
     char hello[1024], answer[16];
@@ -436,6 +545,9 @@ int main(void)
         TEST(a_silent_peer_times_out),
         TEST(http_is_recognised_and_can_be_answered),
         TEST(a_peer_that_leaves_at_any_byte),
+        TEST(a_peer_that_makes_tls_talk_is_dropped),
+        TEST(damage_behind_the_handshake_is_a_failure),
+        TEST(bytes_and_an_end_come_byte_by_byte),
         TEST(bytes_that_were_read_before_count),
         TEST(can_be_closed_and_finished_at_any_time),
     };
