@@ -53,8 +53,10 @@ void snapshot_free(struct snapshot *s)
     while (s->first != NULL) {
         struct entry *e = s->first;
         s->first = e->next;
-        if (e->owned)
+        if (e->owned) {
+            OPENSSL_cleanse((void *)(uintptr_t)e->bytes.p, e->bytes.n); /* it may be a key */
             mem_free((void *)(uintptr_t)e->bytes.p);
+        }
         mem_free(e);
     }
     if (s->map != NULL)
@@ -189,6 +191,13 @@ static void put(struct buf *out, const struct entry *e)
     buf_add(out, "", 1);
 }
 
+/* What is in it may be a key. */
+static void forget(struct buf *b)
+{
+    OPENSSL_cleanse(b->p, b->cap);
+    buf_deinit(b);
+}
+
 int snapshot_write(struct snapshot *s, int fd)
 {
     struct buf out;
@@ -204,7 +213,7 @@ int snapshot_write(struct snapshot *s, int fd)
         else if (n > 0)
             at += (size_t)n;
     }
-    buf_deinit(&out);
+    forget(&out);
     return err;
 }
 
@@ -270,7 +279,7 @@ void snapshot_hash(struct snapshot *s, char out[SNAPSHOT_HEX])
     EVP_Digest(all.p, all.n, digest, NULL, EVP_sha256(), NULL);
     for (int i = 0; i < 32; i++)
         snprintf(out + 2 * i, 3, "%02x", digest[i]);
-    buf_deinit(&all);
+    forget(&all);
 }
 
 void snapshot_each_file(struct snapshot *s,

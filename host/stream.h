@@ -79,8 +79,11 @@ void stream_shut(struct stream *s);
  * are read and dropped until it closes too, so that no reset overtakes the answer (RFC 9112,
  * section 9.6). */
 void stream_finish(struct stream *s, uint64_t linger_ms);
-/* Ends at once; s is gone for the caller. */
+/* Ends at once; s is gone for the caller. Nothing is said inside TLS: what was cut off shows as
+ * that. */
 void stream_close(struct stream *s);
+/* The same between two messages, where nothing is cut off: inside TLS it is said. */
+void stream_leave(struct stream *s);
 /* Ends at once with a reset where the transport has one. */
 void stream_reset(struct stream *s);
 

@@ -172,6 +172,13 @@ void stream_shut(struct stream *s)
     say_end(s);
 }
 
+void stream_leave(struct stream *s)
+{
+    if (!s->closed && s->tls != NULL && s->queued == 0 && s->failure == 0)
+        stream_secure_bye(s);
+    stream_close(s);
+}
+
 void stream_finish(struct stream *s, uint64_t linger_ms)
 {
     if (s->closed || s->finishing)

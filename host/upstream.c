@@ -213,10 +213,12 @@ struct upstream_conn *upstream_take(struct origin *o)
     return c;
 }
 
-static void conn_free(struct upstream_conn *c, uint64_t linger_ms)
+static void conn_free(struct upstream_conn *c, bool idle, uint64_t linger_ms)
 {
     if (linger_ms > 0)
         stream_finish(c->stream, linger_ms);
+    else if (idle)
+        stream_leave(c->stream);
     else
         stream_close(c->stream);
     timer_deinit(c->origin->u->loop, &c->expiry);
@@ -229,16 +231,17 @@ void upstream_conn_end(struct upstream_conn *c)
 {
     struct origin *o = c->origin;
     conn_unlink(c);
-    conn_free(c, 0);
+    conn_free(c, true, 0);
     upstream_closed(o);
 }
 
 static void drop(struct upstream_conn *c, uint64_t linger_ms)
 {
     struct origin *o = c->origin;
-    if (c->link != NULL)
+    bool idle = c->link != NULL;
+    if (idle)
         conn_unlink(c);
-    conn_free(c, linger_ms);
+    conn_free(c, idle, linger_ms);
     upstream_closed(o);
     upstream_serve_queue(o);
     upstream_free_unused(o);

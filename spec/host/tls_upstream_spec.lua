@@ -197,9 +197,42 @@ describe("an https target", function()
     assert.same({ support.sha256(big), support.sha256(big), support.sha256(big) }, sums)
   end))
 
+  it("is told by TLS that a connection ends which was kept", support.async(function()
+    local ended
+    local origin = support.server(function(conn)
+      local inside = support.tls.accept(conn, id)
+      inside:read_until("\r\n\r\n", true)
+      inside:send "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nKeep-Alive: timeout=1\r\n\r\nok"
+      ended = { inside:read_all(20000) }
+    end)
+    local gw = gateway { url = localhost(origin), tls = { ca = ca.cert } }
+    assert.equal("ok", gw:request { path = "/" }.body)
+    gw:stop()
+    support.wait_for(function() return ended end, "the end of the connection")
+    assert.same({ "", "closed" }, ended) -- and not ECUT
+  end))
+
+  it("is asked for HTTP/1.1 by ALPN, here one in Python", support.async(function()
+    local server = support.start { cmd = "python3", args = { "-u", "-c", [[
+import socket, ssl, sys
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[1], sys.argv[2])
+context.set_alpn_protocols(["h2", "http/1.1"])
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1])
+with context.wrap_socket(listener.accept()[0], server_side=True) as conn:
+    conn.recv(65536)
+    conn.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + str(conn.selected_alpn_protocol()).encode())
+    conn.unwrap()
+]], id.cert, id.key } }
+    local port = support.wait_for(function() return server:out():match("^(%d+)\n") end, "the origin's port")
+    local gw = gateway { url = "https://localhost:" .. port, tls = { ca = ca.cert } }
+    assert.equal("http/1.1", gw:request { path = "/" }.body)
+  end))
+
   it("that writes its handshake in single bytes is served", support.async(function()
     local origin = support.server(function(conn)
-      local wrapped = support.tls.drip(conn, id)
+      local wrapped = support.tls.accept(conn, { cert = id.cert, key = id.key, drip = true })
       local got = wrapped:read_until("\r\n\r\n", true, 20000)
       if got then wrapped:send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") end
       wrapped:wait_closed(10000)

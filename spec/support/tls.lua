@@ -389,10 +389,11 @@ function Drip:write(bytes, cb)
   return true
 end
 
---- TLS of a server's on a connection that stream.lua has accepted; whatever it writes goes out byte by byte.
-function M.drip(conn, options)
+--- TLS of a server's on a connection that stream.lua has accepted. options: those of M.context, and drip: whatever it
+-- writes goes out byte by byte.
+function M.accept(conn, options)
   conn.handle:read_stop()
-  local raw = setmetatable({ raw = conn.handle }, Drip)
+  local raw = options.drip and setmetatable({ raw = conn.handle }, Drip) or conn.handle
   return stream.wrap(M.handle(raw, { context = M.context(setmetatable({ server = true }, { __index = options })),
     server = true }), 10000)
 end
