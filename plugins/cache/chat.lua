@@ -269,12 +269,13 @@ end
 
 --- The answer that a stream amounts to.
 -- @tparam {table,...} events of tg.sse
+-- @tparam function|nil pause called now and then
 -- @treturn string|nil JSON
 -- @treturn string why the stream amounts to none: it is cut, holds an error, or says what cannot be put together
-function M.assemble(events)
+function M.assemble(events, pause)
   local state = { top = {}, choices = {}, count = 0 }
   local ok, found = pcall(function()
-    for _, event in ipairs(events) do add(state, event) end
+    text.each(events, pause, function(event) add(state, event) end)
     return finish(state)
   end)
   if ok then return found end

@@ -25,6 +25,11 @@ local APIS = {
 }
 local PLAIN = { complete = is_json }
 
+local SLICE = 262144 -- bytes of a stream that are read in one go
+
+-- Lets others go on.
+local function pause() tg.timer.sleep(0) end
+
 -- Members of a request that say how, and not what, is to be answered.
 local FORM = { "stream", "stream_options" }
 
@@ -76,9 +81,12 @@ function Ask:text(ctx)
   end
   local parser, events = tg.sse.parser(self.conf.max_stream), {}
   for _, bytes in ipairs { body, tg.llm.taken_usage(ctx) } do
-    for _, event in ipairs(parser:feed(bytes) or {}) do events[#events + 1] = event end
+    for at = 1, #bytes, SLICE do
+      for _, event in ipairs(parser:feed(bytes:sub(at, at + SLICE - 1)) or {}) do events[#events + 1] = event end
+      if at > SLICE then pause() end
+    end
   end
-  local text = self.api.assemble(events)
+  local text = self.api.assemble(events, pause)
   if text and self.api.complete(text) then return text end
   return nil, "not_assembled"
 end

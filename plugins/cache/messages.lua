@@ -119,12 +119,13 @@ end
 
 --- The answer that a stream amounts to.
 -- @tparam {table,...} list events of tg.sse
+-- @tparam function|nil pause called now and then
 -- @treturn string|nil JSON
 -- @treturn string why the stream amounts to none
-function M.assemble(list)
+function M.assemble(list, pause)
   local state = { blocks = {} }
   local ok, found = pcall(function()
-    for _, event in ipairs(list) do add(state, event) end
+    text.each(list, pause, function(event) add(state, event) end)
     return finish(state)
   end)
   if ok then return found end

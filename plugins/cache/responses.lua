@@ -28,19 +28,21 @@ end
 
 --- The answer that a stream amounts to.
 -- @tparam {table,...} events of tg.sse
+-- @tparam function|nil pause called now and then
 -- @treturn string|nil JSON
 -- @treturn string why the stream amounts to none
-function M.assemble(events)
-  local body, items
-  items = 0
-  for _, event in ipairs(events) do
+function M.assemble(events, pause)
+  local body, why
+  local items = 0
+  text.each(events, pause, function(event)
     local data = json.decode(event.data, 1)
     if not text.is_object(data) then
-      if not event.data:match("^%s*%[DONE%]%s*$") then return nil, "an event that is no JSON object" end
-    elseif FAILED[data.type] then return nil, "an error"
+      if not event.data:match("^%s*%[DONE%]%s*$") then why = "an event that is no JSON object" end
+    elseif FAILED[data.type] then why = "an error"
     elseif data.type == "response.output_item.done" then items = items + 1
     elseif LAST[data.type] then body = data.response and tostring(data.response) end
-  end
+  end)
+  if why then return nil, why end
   if not body or not M.complete(body) then return nil, "no complete answer" end
   -- Some origins leave out of the last event what the stream has told.
   if items > 0 and count(json.decode(body, 2).output) ~= items then return nil, "not all items are in the last event" end

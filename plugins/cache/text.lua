@@ -5,7 +5,7 @@
 
 local json = require("tollgate").json
 
-local M = { PIECE = 4096 }
+local M = { PIECE = 4096, PAUSE = 256 }
 
 -- The last byte of the piece that begins at `from`.
 local function piece_end(text, from)
@@ -51,6 +51,17 @@ end
 -- @tparam table value its data, with `type`
 function M.event(out, value)
   out[#out + 1] = "event: " .. value.type .. "\n" .. lines(value)
+end
+
+--- Calls fn for each event of a list, with a pause after every PAUSE of them: a long stream must not keep others waiting.
+-- @tparam {table,...} events
+-- @tparam function|nil pause
+-- @tparam function fn
+function M.each(events, pause, fn)
+  for i, event in ipairs(events) do
+    fn(event)
+    if pause and i % M.PAUSE == 0 then pause() end
+  end
 end
 
 --- A copy of a table, one level deep.

@@ -213,6 +213,20 @@ describe("cache, streams", function()
     rig.wait_count(gw, "cache_fills_total", "openai-chat", "incomplete", 4)
   end))
 
+  it("are kept however long they are, and hold up nobody meanwhile", async(function()
+    local long = {}
+    for i = 1, 4000 do long[i] = "piece " .. i .. " " end
+    local origin = support.llm_origin { deltas = long }
+    for i, api in ipairs { "openai-chat", "openai-responses", "anthropic-messages" } do
+      local gw = rig.gateway { redis = redis, origin = origin.url, cache = { max_stream = "64m" } }
+      gw:request(rig.ask(api, { stream = true }))
+      rig.wait_kept(redis, i)
+      local res, status = rig.send(gw, rig.ask(api))
+      assert.matches("hit", status)
+      assert.equal(table.concat(long), read[api].plain(res.body).text)
+    end
+  end))
+
   it("are not kept where they are larger than allowed", async(function()
     local origin = support.llm_origin { deltas = TEXT }
     for name, cache in pairs { max_stream = { max_stream = 1000, max_size = 1000 }, max_size = { max_size = 1000 } } do
