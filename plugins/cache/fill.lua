@@ -15,9 +15,9 @@ local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 if (redis.call("GET", KEYS[2]) or "") ~= ARGV[1] then return "fenced" end
 if now - tonumber(ARGV[4]) > LATEST then return "late" end
 
-local lifetime = tonumber(ARGV[3])
-if ARGV[5] ~= "" then lifetime = math.min(lifetime, tonumber(ARGV[5]) - now) end
-if lifetime < 1 then return "late" end
+local ends = now + tonumber(ARGV[3])
+if ARGV[5] ~= "" then ends = math.min(ends, tonumber(ARGV[5])) end
+if ends <= now then return "late" end
 
-redis.call("SET", KEYS[1], ARGV[2], "PX", string.format("%.0f", lifetime))
+redis.call("SET", KEYS[1], ARGV[2], "PXAT", string.format("%.0f", ends))
 return "stored"
