@@ -41,7 +41,9 @@ static int gather(lua_State *L, const char *what, void (*on_done)(void *), bool 
         return luaL_error(L, "%s belongs to the response phase", what);
     switch (exchange_gather(x, NULL, NULL)) {
     case GATHER_NEVER:
-        return luaL_error(L, "%s: this answer has no body yet: a plugin's function makes it, or it is a tunnel", what);
+        return luaL_error(
+            L, "%s: this answer has no body yet: a plugin's function makes it, or it is a tunnel",
+            what);
     case GATHER_DONE: return text ? gathered_result(L, x) : 0;
     default: break;
     }
