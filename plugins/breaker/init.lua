@@ -37,6 +37,7 @@ local store_of = require "breaker.store"
 local verdict = require "breaker.verdict"
 
 local SURVEY = 0.5 -- seconds between two looks at all breakers
+local AGAIN = 0.05 -- seconds behind which a probe's outcome is taken in again where the dictionary was not to be had
 local BY_LABELS = { "provider", "model" }
 local LEVEL = { [state.CLOSED] = 0, [state.HALF_OPEN] = 1, [state.OPEN] = 2 }
 
@@ -125,6 +126,16 @@ end
 
 -- --- requests ---
 
+-- One more or less that is counted makes no difference; a probe's outcome does, which nobody else will tell.
+local function record(b, token, kind, now, last)
+  local what, err = store:step(b.key, machine.record, b.rules, token, kind, now, math.random())
+  if what then
+    on_changed(b, what, token, now, tostring(last))
+  elseif err and token < 0 and running then
+    tg.timer.after(AGAIN, function() record(b, token, kind, now_ms(), last) end)
+  end
+end
+
 local function admit(b, now)
   local what, value, how = store:step(b.key, machine.admit, b.rules, now)
   if what then return what, value, how end
@@ -168,8 +179,7 @@ function M.attempt(_, ctx, target, outcome)
   local b, now = breakers[target.name], now_ms()
   local kind = verdict.of(b.rules.verdict, outcome)
   if kind == machine.NONE and token >= 0 then return end
-  local what = store:step(b.key, machine.record, b.rules, token, kind, now, math.random())
-  if what then on_changed(b, what, token, now, tostring(outcome.error or outcome.status)) end
+  record(b, token, kind, now, outcome.error or outcome.status)
 end
 
 -- --- the generation's life ---
@@ -191,10 +201,10 @@ local function add(target, conf, about)
     hints = about.shared and conf.hint ~= "off", interval = conf.hint_interval }
   breakers[b.name] = b
   list[#list + 1] = b
-  table.sort(list, function(one, other) return one.name < other.name end)
 end
 
 local function begin()
+  table.sort(list, function(one, other) return one.name < other.name end)
   local listening, interval = {}, math.huge
   for _, b in ipairs(list) do
     if b.hints then

@@ -84,6 +84,45 @@ describe("a breaker", function()
   end))
 end)
 
+describe("while the dictionary is not to be had", function()
+  -- /busy and /free switch it.
+  local BUSY = [[
+    local tg = require "tollgate"
+    local busy, get, swap = false, tg.shared.get, tg.shared.swap
+    function tg.shared.get(...) if busy then return nil, "busy" end return get(...) end
+    function tg.shared.swap(...) if busy then return nil, "busy" end return swap(...) end
+    return { priority = 999, schema = {}, access = function(_, ctx)
+      if ctx.request.path == "/busy" then busy = true return 200 end
+      if ctx.request.path == "/free" then busy = false return 200 end
+    end }
+  ]]
+
+  it("a breaker goes by what it saw last, lets nobody probe, and takes a probe's outcome in later", async(function()
+    local o = rig.origin()
+    local gw = support.gateway { files = { ["plugins/busy.lua"] = BUSY }, config = { workers = 1, routes = { { name = "r",
+      path = "/*", targets = { { provider = "a", model = "m", url = o.url } },
+      plugins = { busy = {}, breaker = rig.conf { probe_lease = 600 } } } } } }
+    rig.ask(gw, 1, "/busy")
+    assert.equal(200, rig.ask(gw, 3))
+    rig.ask(gw, 1, "/free")
+    rig.open(gw, o)
+    half_open(gw)
+    rig.ask(gw, 1, "/busy")
+    assert.equal(503, rig.ask(gw, 3))
+    assert.equal(6, o.count())
+    rig.ask(gw, 1, "/free")
+    o.mode = "hang"
+    local probe = support.spawn(function() return gw:request({ path = "/" }).status end)
+    o:wait_request(7)
+    rig.ask(gw, 1, "/busy")
+    o.mode = 200
+    assert.equal(200, probe:join(5000))
+    rig.ask(gw, 1, "/free")
+    rig.wait(gw, "closed")
+    assert.equal(7, o.count())
+  end))
+end)
+
 describe("an outage of one of two targets under load", function()
   local function run(down, up)
     local a, b = rig.origin(), rig.origin()
