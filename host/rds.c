@@ -288,6 +288,7 @@ void rds_free(struct rds *r)
     if (r->freed)
         return;
     r->freed = true;
+    r->on_ended = NULL;
     rds_disconnect(r);
     fail_queue(&r->waiting, RDS_DOWN);
     loop_defer(r->loop, &r->dispatch, LOOP_COLLECT);

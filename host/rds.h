@@ -100,7 +100,8 @@ void rds_command(struct rds *r, int argc, const struct slice *argv, uint64_t dea
 
 /* Tells of each command that has ended, before its callback: the script's name or NULL, ns since it
  * was written to the socket (0: it was not), and NULL or what failed: "timeout", "closed", "down",
- * "reply" (Redis answered an error); all static but the name. on_ended must not call rds. */
+ * "reply" (Redis answered an error); all static but the name. on_ended must not call rds, and is
+ * not called any more behind rds_free. */
 void rds_set_meter(struct rds *r,
                    void (*on_ended)(void *arg, const char *script, uint64_t ns, const char *error),
                    void *arg);

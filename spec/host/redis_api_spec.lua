@@ -229,6 +229,28 @@ it("tells what was lost on the way from what was never sent", async(function()
   assert.equal("nil closed", gw:request({ path = "/pipeline" }).body) -- its first reply came
 end))
 
+it("is given up at the gateway's end, when Redis hangs", async(function()
+  local redis = support.redis()
+  local gw = support.gateway { config = { redis = { url = redis.url, timeout = 30 },
+    routes = { { name = "r", path = "/", plugins = { asks = {} } } } }, files = { ["plugins/asks.lua"] = [[
+      local tg = require "tollgate"
+      local asked = 0
+      local function ask()
+        asked = asked + 1
+        tg.redis.call "PING"
+      end
+      return { priority = 1, schema = {}, access = function()
+        if asked == 0 then tg.timer.after(0, ask) end
+        return 200, tostring(asked)
+      end }
+    ]] } }
+  gw:wait_log "redis: usable"
+  redis:pause()
+  support.wait_for(function() return gw:request({ path = "/" }).body == "1" end, "the command to be sent")
+  gw:stop()
+  redis:resume()
+end))
+
 it("is down in tollgate exec without a Redis", async(function()
   local dir = support.tmpdir()
   support.write_file(dir .. "/x.lua", [[
