@@ -37,11 +37,12 @@ describe("breaker", function()
     end
     local all = support.spawn(function() support.all(clients) end)
     support.wait_for(function() return (statuses[503] or 0) == 99 end, "99 refusals")
-    assert.equal(4, o.count())
+    o:wait_request(4)
     assert.same({ "half-open", true }, { rig.state(gw).state, rig.state(gw).probing })
     o.mode = 200
     all:join(10000)
     assert.same({ [200] = 1, [503] = 99 }, statuses)
+    assert.equal(4, o.count())
     assert.equal("closed", rig.state(gw).state)
     assert.equal(200, rig.ask(gw, 1))
     for text, n in pairs { ["breaker a:m: open for"] = 1, ["breaker a:m: half-open"] = 1, ["breaker a:m: closed"] = 1 } do

@@ -58,11 +58,11 @@ function M.ask(gw, n, path)
   return status
 end
 
---- Opens a breaker by failures.
+--- Opens a breaker by failures. A client may have its answer a moment before the worker has counted it.
 function M.open(gw, origin)
   origin.mode = 503
   M.ask(gw, 3)
-  return M.state(gw)
+  return M.wait(gw, "open")
 end
 
 --- How many lines of a gateway's log have a plain text.
