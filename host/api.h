@@ -20,8 +20,11 @@ void api_ctx_release(struct exchange *x);
 /* The exchange of a ctx (or of its request or response) at idx; raises where it is none or has
  * ended. */
 struct exchange *api_exchange(lua_State *L, int idx);
-/* ctx.consumer's field as text in the exchange's arena, or p == NULL. */
-struct slice api_consumer_field(struct exchange *x, const char *field);
+/* id and tenant of ctx.consumer, in the exchange's arena; p == NULL where there is none. */
+struct api_consumer {
+    struct slice id, tenant;
+};
+struct api_consumer api_consumer(struct exchange *x);
 
 /* Sets header fields from a table name → string, number, or list of them at idx; raises on what no
  * header may hold. Fields that frame a message or belong to a connection are refused. */

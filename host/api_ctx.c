@@ -81,9 +81,23 @@ void api_ctx_release(struct exchange *x)
     x->ctx_ref = LUA_NOREF;
 }
 
-struct slice api_consumer_field(struct exchange *x, const char *field)
+static struct slice text_field(struct exchange *x, lua_State *L, const char *name)
 {
     struct slice out = { NULL, 0 };
+    lua_pushstring(L, name);
+    lua_rawget(L, -2);
+    if (lua_type(L, -1) == LUA_TSTRING) {
+        size_t n;
+        const char *text = lua_tolstring(L, -1, &n);
+        out = arena_dup(&x->arena, (struct slice){ text, n });
+    }
+    lua_pop(L, 1);
+    return out;
+}
+
+struct api_consumer api_consumer(struct exchange *x)
+{
+    struct api_consumer out = { { NULL, 0 }, { NULL, 0 } };
     lua_State *L = x->gen->L;
     int top = lua_gettop(L);
     if (x->ctx_ref == LUA_NOREF)
@@ -92,13 +106,8 @@ struct slice api_consumer_field(struct exchange *x, const char *field)
     lua_pushliteral(L, "consumer");
     lua_rawget(L, -2);
     if (lua_istable(L, -1)) {
-        lua_pushstring(L, field);
-        lua_rawget(L, -2);
-        if (lua_type(L, -1) == LUA_TSTRING) {
-            size_t n;
-            const char *text = lua_tolstring(L, -1, &n);
-            out = arena_dup(&x->arena, (struct slice){ text, n });
-        }
+        out.id = text_field(x, L, "id");
+        out.tenant = text_field(x, L, "tenant");
     }
     lua_settop(L, top);
     return out;

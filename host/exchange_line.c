@@ -182,6 +182,7 @@ static void put_tokens(struct buf *out, const struct exchange *x)
 
 static void put_json(struct exchange *x, struct buf *out)
 {
+    struct api_consumer consumer = api_consumer(x);
     buf_add_text(out, "{\"time\":\"");
     put_time(out, x->begun_wall);
     buf_add_text(out, "\"");
@@ -193,8 +194,8 @@ static void put_json(struct exchange *x, struct buf *out)
     put_text(out, NAME("path"), path_of(x));
     if (x->route != NULL)
         put_text(out, NAME("route"), slice_of(x->route->name));
-    put_text(out, NAME("consumer"), api_consumer_field(x, "id"));
-    put_text(out, NAME("tenant"), api_consumer_field(x, "tenant"));
+    put_text(out, NAME("consumer"), consumer.id);
+    put_text(out, NAME("tenant"), consumer.tenant);
     if (exchange_shown_status(x) != 0)
         put_count(out, NAME("status"), (uint64_t)exchange_shown_status(x));
     put_text(out, NAME("target"), text_of(target_of(x)));
@@ -241,8 +242,8 @@ static bool text_field(struct exchange *x, const struct access_part *p, struct s
         *out = x->req.minor == 0 ? SLICE("HTTP/1.0") : SLICE("HTTP/1.1");
         return true;
     case ACCESS_ROUTE: *out = x->route != NULL ? slice_of(x->route->name) : none; return true;
-    case ACCESS_CONSUMER: *out = api_consumer_field(x, "id"); return true;
-    case ACCESS_TENANT: *out = api_consumer_field(x, "tenant"); return true;
+    case ACCESS_CONSUMER: *out = api_consumer(x).id; return true;
+    case ACCESS_TENANT: *out = api_consumer(x).tenant; return true;
     case ACCESS_TARGET: *out = text_of(target_of(x)); return true;
     case ACCESS_CACHE: *out = cache_of(x); return true;
     case ACCESS_UPGRADE: *out = upgrade_of(x); return true;

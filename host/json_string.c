@@ -257,6 +257,13 @@ void json_quote(struct buf *out, struct slice text)
 {
     static const char named[] = "\"\\\b\f\n\r\t", names[] = "\"\\bfnrt";
     const unsigned char *p = (const unsigned char *)text.p, *end = p + text.n;
+    if (text.n > 0 && plain_end(p, end) == end) { /* as most texts are */
+        char *at = buf_reserve(out, text.n + 2);
+        at[0] = at[text.n + 1] = '"';
+        memcpy(at + 1, p, text.n);
+        out->n += text.n + 2;
+        return;
+    }
     buf_add(out, "\"", 1);
     while (p < end) {
         const unsigned char *stop = plain_end(p, end);
