@@ -7,7 +7,7 @@ local async = support.async
 
 local DOCUMENTS = { "README.md", "CONTRIBUTING.md", "SECURITY.md", "host/README.md", "plugins/README.md", "scripts/README.md",
   "host/lua/README.md", "examples/quickstart/README.md", "examples/plugins/README.md", "examples/first-plugin/README.md",
-  "examples/tls/README.md", "examples/failover/README.md" }
+  "examples/tls/README.md", "examples/failover/README.md", "examples/monitoring/README.md" }
 
 local function read(path) return assert(support.read_file(path)) end
 
