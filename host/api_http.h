@@ -19,6 +19,8 @@ struct slice api_http_copy(lua_State *L, struct fetch *f, int idx);
 void api_http_take_headers(lua_State *L, struct fetch *f, const char *what, int idx);
 /* Behind the query that the URL has already. */
 void api_http_take_query(lua_State *L, struct fetch *f, const char *what, int idx);
+/* How TLS is spoken with the host of the URL, which is set (api_http_tls.c). */
+void api_http_take_tls(lua_State *L, struct fetch *f, const char *what, int idx);
 
 /* --- answers --- */
 

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "api_http.h"
-#include "tls_client.h"
 
 static const char GUARD[] = "tollgate.http.guard";
 static const char KNOWN[] =
@@ -88,60 +87,10 @@ static void take_redirects(struct arguments *a, const struct option *o, int idx)
     fetch_options(a->f)->redirects = (uint32_t)n;
 }
 
-/* --- TLS --- */
-
-static const char *take_tls_text(struct arguments *a, int idx)
-{
-    if (lua_type(a->L, idx) != LUA_TSTRING)
-        luaL_error(a->L, "%s: tls.%s must be a string, not %s", a->what,
-                   lua_tostring(a->L, idx - 1), luaL_typename(a->L, idx));
-    struct slice text = api_http_copy(a->L, a->f, idx);
-    if (text.n == 0 || strlen(text.p) != text.n)
-        luaL_error(a->L, "%s: tls.%s must not be empty or hold a NUL", a->what,
-                   lua_tostring(a->L, idx - 1));
-    return text.p;
-}
-
-/* One member of the table; its name and value are on top of the stack. */
-static void take_tls_member(struct arguments *a, struct tls_client *c, struct tls_remote *out)
-{
-    lua_State *L = a->L;
-    int idx = lua_gettop(L);
-    const char *name = lua_type(L, idx - 1) == LUA_TSTRING ? lua_tostring(L, idx - 1) : "";
-    if (strcmp(name, "ca") == 0)
-        c->ca = take_tls_text(a, idx);
-    else if (strcmp(name, "cert") == 0)
-        c->cert = take_tls_text(a, idx);
-    else if (strcmp(name, "key") == 0)
-        c->key = take_tls_text(a, idx);
-    else if (strcmp(name, "server_name") == 0)
-        out->name = slice_of(take_tls_text(a, idx));
-    else if (strcmp(name, "verify") != 0)
-        luaL_error(L, "%s: tls has no '%s'; known are ca, cert, key, server_name, verify", a->what,
-                   name);
-    else if (lua_isboolean(L, idx))
-        c->insecure = !lua_toboolean(L, idx);
-    else
-        luaL_error(L, "%s: tls.verify must be a boolean, not %s", a->what, luaL_typename(L, idx));
-}
-
 static void take_tls(struct arguments *a, const struct option *o, int idx)
 {
-    struct tls_client c = { .http = true };
-    struct tls_remote tls = { .context = NULL };
-    struct tls_pem_fault f;
     check_type(a, o, idx, LUA_TTABLE);
-    lua_pushnil(a->L);
-    while (lua_next(a->L, idx) != 0) {
-        take_tls_member(a, &c, &tls);
-        lua_pop(a->L, 1);
-    }
-    if ((c.cert == NULL) != (c.key == NULL))
-        luaL_error(a->L, "%s: tls.cert and tls.key belong together", a->what);
-    tls.context = tls_client_load(&c, api_generation(a->L)->snapshot, &f);
-    if (tls.context == NULL)
-        luaL_error(a->L, "%s: tls.%s: %s", a->what, f.key, f.text);
-    fetch_set_tls(a->f, &tls);
+    api_http_take_tls(a->L, a->f, a->what, idx);
 }
 
 /* --- headers, query --- */
