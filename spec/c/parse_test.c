@@ -476,6 +476,9 @@ static void write_again(struct run *r, struct buf *out)
     if (query.p != NULL)
         target =
             arena_printf(&r->arena, "%.*s?%.*s", (int)target.n, target.p, (int)query.n, query.p);
+    /* As the gateway does: an Upgrade that Connection does not name is none (RFC 9110,
+     * section 7.8). */
+    headers_remove_hop_by_hop(r->is_request ? &r->request.headers : &r->response.headers);
     if (r->is_request)
         message_write_request(out, &r->request, target, !r->request.keep_alive);
     else
