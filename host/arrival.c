@@ -272,7 +272,7 @@ void arrivals_drain(struct arrivals *list)
 {
     list->draining = true;
     for (struct arrival *a = list->first; a != NULL; a = a->next) {
-        if (!a->begun)
+        if (!a->begun || a->proxied) /* proxies send their header at once */
             timer_set(list->loop, &a->deadline, SILENT_MS);
     }
 }
