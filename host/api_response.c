@@ -41,9 +41,9 @@ static int gather(lua_State *L, const char *what, void (*on_done)(void *), bool 
         return luaL_error(L, "%s belongs to the response phase", what);
     switch (exchange_gather(x, NULL, NULL)) {
     case GATHER_NEVER:
-        return luaL_error(
-            L, "%s: this answer has no body yet: a plugin's function makes it, or it is a tunnel",
-            what);
+        if (exchange_switches(x))
+            return luaL_error(L, "%s: what follows is no answer: the protocol changes", what);
+        return luaL_error(L, "%s: this answer is made by a plugin's function as it goes out", what);
     case GATHER_DONE: return text ? gathered_result(L, x) : 0;
     default: break;
     }

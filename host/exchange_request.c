@@ -3,7 +3,7 @@
 
 #include "exchange.h"
 
-enum { OWN_FIELDS = 8 }; /* that the gateway adds at most */
+enum { OWN_FIELDS = 10 }; /* that the gateway adds at most */
 
 static void add_forwarded(struct exchange *x, struct headers *h, const struct target *t)
 {
