@@ -2,6 +2,7 @@
  * `closed` says that its owner has gone, and from then on no callback leaves these files. */
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 
 #include "container.h"
 #include "mem.h"
@@ -110,8 +111,15 @@ static void look(struct stream *s)
     socklen_t size = sizeof info;
     uv_os_fd_t fd;
     timer_set(s->loop, &s->deadline, STREAM_LOOK_MS);
-    if (uv_fileno(&s->u.handle, &fd) != 0 ||
-        getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+    if (uv_fileno(&s->u.handle, &fd) != 0)
+        return;
+    if (s->u.handle.type != UV_TCP) { /* a Unix socket knows no reset before it is read */
+        struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+        if (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP)) != 0)
+            s->on_left(s->arg, 0);
+        return;
+    }
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
         return;
     if (info.tcpi_state == TCP_CLOSE || info.tcpi_state == TCP_CLOSE_WAIT)
         s->on_left(s->arg, info.tcpi_state == TCP_CLOSE ? UV_ECONNRESET : 0);
@@ -200,7 +208,7 @@ void stream_pause(struct stream *s)
         return;
     stream_poll_stop(s);
     s->reading = false;
-    if (!s->ended && s->on_left != NULL && s->u.handle.type == UV_TCP)
+    if (!s->ended && s->on_left != NULL)
         timer_set(s->loop, &s->deadline, STREAM_LOOK_MS);
 }
 

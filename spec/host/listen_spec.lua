@@ -113,6 +113,25 @@ describe("a Unix socket", function()
     assert.equal('"9.9.9.9" 0 ""', res.body)
   end))
 
+  it("tells of a client that leaves while it is not read", async(function()
+    local path = support.tmpdir() .. "/gw.sock"
+    local held
+    local origin = support.server(function(conn)
+      held = conn
+      conn:read_until("\r\n\r\n", true)
+      conn:pause() -- takes nothing more
+    end)
+    local gw = support.gateway { config = { listen = { "127.0.0.1:0", "unix:" .. path }, limits = { body = "100m" },
+      routes = { { name = "a", path = "/", targets = { { url = "http://127.0.0.1:" .. origin.port } } } } } }
+    local c = support.connect(path)
+    c:send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n\r\n")
+    support.spawn(function() c:send(("x"):rep(50000000), 20000) end)
+    support.wait_for(function() return held and gw:status().workers[1].requests == 1 end, "the request")
+    support.sleep(300)
+    c:close()
+    assert.equal("client_gone", gw:wait_access(1, 10000)[1].ended)
+  end))
+
   it("is refused where it is none", async(function()
     for text, message in pairs {
       ['"unix:relative"'] = "absolute path", ['{ "127.0.0.1:0", mode = "0600" }'] = "listen.mode: is for Unix sockets",

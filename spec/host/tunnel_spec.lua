@@ -275,6 +275,27 @@ describe("a tunnel", function()
     assert.equal("ok", last(on).ended)
   end))
 
+  it("is closed in halves inside TLS", async(function()
+    local ca = support.tls.authority()
+    local id = ca:issue { names = { "gw.test" } }
+    local got
+    local on = start { route = { half_close = "answer" },
+      config = { listen = { { address = "127.0.0.1:0", tls = { cert = id.cert, key = id.key } } } },
+      talk = function(conn)
+        conn:send("bye")
+        conn:shutdown()
+        got = conn:read_all()
+      end }
+    local c = support.tls.connect(on.gw.port, { name = "gw.test", verify_ca = ca.cert })
+    c:send(ASK:format("websocket"))
+    assert.matches("\r\n\r\nbye$", (c:read_all()))
+    c:send("last words")
+    c:shutdown()
+    support.wait_for(function() return got end, "the origin's end")
+    assert.equal("last words", got)
+    assert.equal("ok", last(on).ended)
+  end))
+
   it("takes an end that came before the answer where the route says so", async(function()
     local release
     local on = start { route = { half_close = "answer" }, reply = function()
