@@ -161,6 +161,6 @@ describe("ctx.response", function()
       end]])
     local res = g:request { path = "/" }
     assert.equal("x", res.body)
-    assert.truthy(res.headers["x-err"]:find("a plugin's function makes it", 1, true))
+    assert.truthy(res.headers["x-err"]:find("made by a plugin's function", 1, true))
   end))
 end)
