@@ -13,6 +13,8 @@
     X(TIME, "time", "when the request began, as 2026-01-31T12:00:00.123Z")                         \
     X(TIME_CLF, "time_clf", "the same as [31/Jan/2026:12:00:00 +0000]")                            \
     X(ID, "id", "the request's id, as in x-request-id")                                            \
+    X(TRACE_ID, "trace_id", "of the request, where `tracing` is on")                               \
+    X(SPAN_ID, "span_id", "likewise; that of the request as a whole")                              \
     X(CLIENT, "client", "its address, by a trusted proxy where one stands before us")              \
     X(PEER, "peer", "address of the connection, where a trusted proxy named another client")       \
     X(TLS_VERSION, "tls_version", "of the connection, where it is secured")                        \

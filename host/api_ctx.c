@@ -159,6 +159,23 @@ static void push_client(lua_State *L, const struct exchange *x)
     lua_setfield(L, -2, "peer");
 }
 
+static void push_trace(lua_State *L, const struct trace *t)
+{
+    if (t->id[0] == '\0') {
+        lua_pushnil(L);
+        return;
+    }
+    lua_createtable(L, 0, 5);
+    set_text(L, "trace_id", t->id);
+    set_text(L, "span_id", t->span);
+    if (t->parent[0] != '\0')
+        set_text(L, "parent_id", t->parent);
+    lua_pushboolean(L, t->sampled);
+    lua_setfield(L, -2, "sampled");
+    api_ctx_push_slice(L, t->state);
+    lua_setfield(L, -2, "state");
+}
+
 static void push_usage(lua_State *L, struct exchange *x)
 {
     const struct llm_usage *u = x->reader != NULL ? llm_reader_usage(x->reader) : NULL;
@@ -232,6 +249,8 @@ static int ctx_index(lua_State *L)
         api_ctx_push_part(L, 1, API_RESPONSE);
     } else if (strcmp(key, "client") == 0) {
         push_client(L, x);
+    } else if (strcmp(key, "trace") == 0) {
+        push_trace(L, &x->trace);
     } else if (strcmp(key, "started") == 0) {
         lua_pushnumber(L, (lua_Number)x->begun_wall / 1000);
     } else if (strcmp(key, "refusal") == 0) {

@@ -16,11 +16,8 @@ static void on_finish(struct deferred *d);
 static void on_produce(struct deferred *d);
 static void exchange_over(struct exchange *x);
 
-/* 21 characters: milliseconds since the epoch and 60 random bits, in Crockford's base 32 (as ULIDs
- * sort by time). */
-static void make_id(char out[24])
+uint64_t exchange_random(void)
 {
-    static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
     static uint64_t state[2];
     if (state[0] == 0) {
         ssize_t got = getrandom(state, sizeof state, 0);
@@ -31,7 +28,15 @@ static void make_id(char out[24])
     state[0] = b;
     a ^= a << 23;
     state[1] = a ^ b ^ (a >> 18) ^ (b >> 5);
-    uint64_t random = state[1] + b, ms = (uint64_t)loop_wall_ms();
+    return state[1] + b;
+}
+
+/* 21 characters: milliseconds since the epoch and 60 random bits, in Crockford's base 32 (as ULIDs
+ * sort by time). */
+static void make_id(char out[24])
+{
+    static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
+    uint64_t random = exchange_random(), ms = (uint64_t)loop_wall_ms();
     for (int i = 8; i >= 0; i--, ms >>= 5)
         out[i] = digits[ms & 31];
     for (int i = 20; i >= 9; i--, random >>= 5)
@@ -105,6 +110,18 @@ void exchange_forget(struct exchange *x)
     exchange_free(x);
 }
 
+/* h: the request's fields; NULL where they cannot be believed. */
+static void begin_trace(struct exchange *x, const struct headers *h)
+{
+    const struct trace_rules *r = &x->gen->settings.tracing;
+    if (!r->on)
+        return;
+    bool accept = r->accept == TRACE_ALWAYS || (r->accept == TRACE_TRUSTED && x->forwarded.trusted);
+    if (h == NULL || !accept || trace_read(h, &x->trace) != 0)
+        trace_new(&x->trace, r->sample, exchange_random);
+    trace_span(x->trace.span, exchange_random);
+}
+
 /* Of a target that was not read to its end: for the log, and for the shape of the error. */
 static struct slice path_of(struct slice target)
 {
@@ -119,6 +136,7 @@ void exchange_reject(struct exchange *x, int status, const char *message)
     x->sv->counters->requests++;
     x->req.keep_alive = false;
     x->body_done = true;
+    begin_trace(x, NULL);
     if (x->req.method.n == 0)
         x->req.method = SLICE("-");
     if (x->req.path.p == NULL)
@@ -154,6 +172,7 @@ void exchange_begin(struct exchange *x)
     x->sv->counters->requests++;
     x->path = x->req.path;
     find_client(x);
+    begin_trace(x, &x->req.headers);
     struct route_match m = routes_match(x->gen->table, &x->req);
     struct slice asked = exchange_upgrade_asked(x);
     headers_remove_hop_by_hop(&x->req.headers); /* now: Connection must not name what plugins add */

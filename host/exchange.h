@@ -29,6 +29,7 @@
 #include "services.h"
 #include "task.h"
 #include "tls_peer.h"
+#include "trace.h"
 
 enum { EXCHANGE_WINDOW = 65536 }; /* bytes that may wait for a slower side */
 
@@ -107,6 +108,7 @@ struct attempt_outcome {
     int64_t retry_after_ms; /* as the answer asks; -1: it does not */
     struct slice code;      /* of an error in the API's shape; p == NULL: none was read */
     uint32_t n;             /* which of the request's attempts; 0: it was none */
+    const char *span;       /* its id; NULL: it was none, or requests are not traced */
 };
 
 struct exchange {
@@ -125,6 +127,8 @@ struct exchange {
     struct slice path; /* as the client asked, whatever plugins made of it */
     struct response res;
     char id[24];
+    struct trace trace;
+    char attempt_span[TRACE_SPAN + 1]; /* of the current attempt, where requests are traced */
     uint64_t begun, origin_begun, origin_connected, first_byte,
         ended_at;       /* ms of the loop; 0: not come to */
     int64_t begun_wall; /* ms since the epoch */
@@ -276,6 +280,8 @@ void exchange_forget(struct exchange *x);
 /* The single way out. */
 void exchange_finish(struct exchange *x, enum ended how);
 const char *exchange_ended_name(enum ended e);
+/* 64 bits for ids; no secrets are to be made of them. */
+uint64_t exchange_random(void);
 /* What our peer speaks, "http" or "https"; and what the client does, as trusted proxies say. */
 struct slice exchange_peer_scheme(const struct exchange *x);
 struct slice exchange_scheme(const struct exchange *x);

@@ -49,6 +49,7 @@ void exchange_attempt_end(struct exchange *x, const char *error)
         .retry_after_ms = x->attempt_retry_after,
         .code = x->attempt_code,
         .n = x->attempts,
+        .span = x->attempt_span[0] != '\0' ? x->attempt_span : NULL,
     };
     if (!x->attempt_open)
         return;
@@ -163,6 +164,8 @@ void exchange_attempt_begin(struct exchange *x)
     buf_clear(&x->error_body);
     x->first_byte = 0;
     x->sent_up = 0;
+    if (x->trace.id[0] != '\0')
+        trace_span(x->attempt_span, exchange_random);
     exchange_request_prepare(x);
     exchange_origin_connect(x);
 }

@@ -12,6 +12,12 @@ static struct slice text_of(const char *text)
     return text != NULL ? slice_of(text) : none;
 }
 
+/* Of a trace; "" where requests are not traced. */
+static struct slice id_of(const char *id)
+{
+    return id[0] != '\0' ? slice_of(id) : none;
+}
+
 static struct slice path_of(const struct exchange *x)
 {
     return x->path.p != NULL ? x->path : x->req.path;
@@ -187,6 +193,8 @@ static void put_json(struct exchange *x, struct buf *out)
     put_time(out, x->begun_wall);
     buf_add_text(out, "\"");
     put_text(out, NAME("id"), slice_of(x->id));
+    put_text(out, NAME("trace_id"), id_of(x->trace.id));
+    put_text(out, NAME("span_id"), id_of(x->trace.span));
     put_text(out, NAME("client"), slice_of(x->address));
     put_text(out, NAME("peer"), peer_of(x));
     put_tls(out, x->client.tls);
@@ -231,6 +239,8 @@ static bool text_field(struct exchange *x, const struct access_part *p, struct s
     const struct tls_peer *tls = x->client.tls;
     switch (p->field) {
     case ACCESS_ID: *out = slice_of(x->id); return true;
+    case ACCESS_TRACE_ID: *out = id_of(x->trace.id); return true;
+    case ACCESS_SPAN_ID: *out = id_of(x->trace.span); return true;
     case ACCESS_CLIENT: *out = slice_of(x->address); return true;
     case ACCESS_PEER: *out = peer_of(x); return true;
     case ACCESS_TLS_VERSION: *out = tls != NULL ? slice_of(tls->version) : none; return true;

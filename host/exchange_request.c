@@ -62,6 +62,8 @@ void exchange_request_prepare(struct exchange *x)
     if (x->tunnel == TUNNEL_ASKED)
         headers_add(h, SLICE("upgrade"), x->upgrade);
     exchange_add_via(x, h, x->req.minor);
+    if (x->trace.id[0] != '\0')
+        trace_write(&x->trace, x->attempt_span, h);
     if (x->metered) /* an answer that is read must not be encoded */
         headers_set(h, SLICE("accept-encoding"), SLICE("identity"));
     for (uint32_t i = 0; i < t->nset; i++) {

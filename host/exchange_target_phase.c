@@ -127,7 +127,7 @@ static void put_number(lua_State *L, const char *name, double value)
 
 static void push_outcome(lua_State *L, const struct attempt_outcome *o)
 {
-    lua_createtable(L, 0, 7);
+    lua_createtable(L, 0, 8);
     put_number(L, "seconds", (double)o->ms / 1000);
     if (o->n > 0)
         put_number(L, "attempt", o->n);
@@ -140,6 +140,10 @@ static void push_outcome(lua_State *L, const struct attempt_outcome *o)
     if (o->error != NULL) {
         lua_pushstring(L, o->error);
         lua_setfield(L, -2, "error");
+    }
+    if (o->span != NULL) {
+        lua_pushstring(L, o->span);
+        lua_setfield(L, -2, "span_id");
     }
     if (o->code.p != NULL) {
         lua_pushlstring(L, o->code.p, o->code.n);

@@ -13,6 +13,7 @@
 #include "services.h"
 #include "snapshot.h"
 #include "task.h"
+#include "trace.h"
 
 struct tls_config;
 struct tls_context;
@@ -60,6 +61,7 @@ struct settings {
     struct upstream_limits upstream;
     struct resolve_options resolver;
     struct forwarded_rules forwarded;
+    struct trace_rules tracing;
     uint32_t workers;  /* 0: as many as cores */
     uint64_t watchdog; /* ms */
     uint32_t quarantine_after;

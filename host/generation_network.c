@@ -1,5 +1,5 @@
 /* See generation_read.h: addresses beyond host and port, whom names are
- * asked of, and which proxies are believed. */
+ * asked of, which proxies are believed, and whose traces. */
 #include "generation_read.h"
 
 #include <string.h>
@@ -71,9 +71,24 @@ static void read_resolver(struct generation *g, struct settings *s)
     generation_leave(g);
 }
 
+static void read_tracing(struct generation *g, struct settings *s)
+{
+    if (!generation_get_bool(g, "tracing"))
+        return;
+    generation_enter(g, "tracing");
+    const char *accept = generation_get_text(g, "accept");
+    lua_getfield(g->L, -1, "sample");
+    s->tracing = (struct trace_rules){ .on = true, .sample = access_share(lua_tonumber(g->L, -1)) };
+    if (strcmp(accept, "never") != 0)
+        s->tracing.accept = strcmp(accept, "always") == 0 ? TRACE_ALWAYS : TRACE_TRUSTED;
+    lua_pop(g->L, 1);
+    generation_leave(g);
+}
+
 void generation_read_network(struct generation *g)
 {
     read_resolver(g, &g->settings);
     read_forwarded(g, &g->settings);
+    read_tracing(g, &g->settings);
     read_places(g, &g->settings);
 }

@@ -15,6 +15,7 @@ local policy = require "tollgate.config_policy"
 local listen = require "tollgate.config_listen"
 local network = require "tollgate.config_network"
 local logs = require "tollgate.config_log"
+local tracing = require "tollgate.config_tracing"
 
 local M = {}
 
@@ -109,6 +110,7 @@ local function normalise(config, path, dir)
     plugin_path = config.plugin_path, log = logs.normalise(config.log, dir), via = config.via, limits = config.limits,
     shared = config.shared, routing = config.routing, resolver = network.resolver_of(config.resolver),
     trusted_proxies = config.trusted_proxies, forwarded = network.forwarded_of(config.forwarded),
+    tracing = tracing.normalise(config.tracing),
     timeouts = routes.milliseconds(config.timeouts),
     workers = config.workers, watchdog = routes.milliseconds({ config.watchdog })[1], quarantine = config.quarantine,
     reload = {

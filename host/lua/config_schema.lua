@@ -7,6 +7,7 @@ local log = require "tollgate.config_log"
 local routes = require "tollgate.config_routes"
 local targets = require "tollgate.config_targets"
 local tls = require "tollgate.config_tls"
+local tracing = require "tollgate.config_tracing"
 
 local DAY = 86400 -- seconds
 local NAME = "^[%w_.-]+$"
@@ -171,6 +172,7 @@ return {
     connections = count(1024, 0, 1000000, "for each target; 0: no limit"),
   } },
   resolver = network.resolver, trusted_proxies = network.trusted_proxies, forwarded = network.forwarded,
+  tracing = tracing.field,
   workers = count(nil, 1, 128, "processes that serve; default: as many as there are cores"),
   watchdog = { type = "duration", min = 0.1, max = DAY, default = 5,
     doc = "seconds that a plugin may keep a worker from turning; it is interrupted then, and killed a second later" },

@@ -33,6 +33,7 @@ local checks = {
   ["ctx.client.port"] = { value = function(v, seen) assert.equal(seen.client_port, v) end },
   ["ctx.client.certificate"] = { value = nil },
   ["ctx.started"] = { value = function(v) assert.is_true(math.abs(v - os.time()) < 60) end },
+  ["ctx.trace"] = { value = nil }, -- trace_spec.lua
   ["ctx.model"] = { value = nil }, -- models_spec.lua
   ["ctx.target.name"] = { value = "prov:mod" },
   ["ctx.target.url"] = { value = function(v, seen) assert.equal(seen.origin.url, v) end },
