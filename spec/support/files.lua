@@ -5,6 +5,8 @@ local loop = require "spec.support.loop"
 
 local M = {}
 
+local given = {} -- ports that free_port has told of
+
 local function remove_tree(path)
   local stat = uv.fs_lstat(path)
   if not stat then return end
@@ -43,12 +45,16 @@ function M.read_file(path)
   return text
 end
 
---- A port of 127.0.0.1 on which nobody listens now.
+--- A port of 127.0.0.1 on which nobody listens now; never the same one twice in a spec.
 function M.free_port()
-  local probe = uv.new_tcp()
-  assert(probe:bind("127.0.0.1", 0))
-  local port = probe:getsockname().port
-  loop.close(probe)
+  local port
+  repeat
+    local probe = uv.new_tcp()
+    assert(probe:bind("127.0.0.1", 0))
+    port = probe:getsockname().port
+    loop.close(probe)
+  until not given[port]
+  given[port] = true
   return port
 end
 
