@@ -274,13 +274,7 @@ end
 -- @treturn string why the stream amounts to none: it is cut, holds an error, or says what cannot be put together
 function M.assemble(events, pause)
   local state = { top = {}, choices = {}, count = 0 }
-  local ok, found = pcall(function()
-    text.each(events, pause, function(event) add(state, event) end)
-    return finish(state)
-  end)
-  if ok then return found end
-  if type(found) == "table" and found.why then return nil, found.why end
-  error(found, 0)
+  return text.assemble(events, pause, function(event) add(state, event) end, function() return finish(state) end)
 end
 
 --- Whether a JSON answer is complete and holds no error.

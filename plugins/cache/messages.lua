@@ -124,13 +124,7 @@ end
 -- @treturn string why the stream amounts to none
 function M.assemble(list, pause)
   local state = { blocks = {} }
-  local ok, found = pcall(function()
-    text.each(list, pause, function(event) add(state, event) end)
-    return finish(state)
-  end)
-  if ok then return found end
-  if type(found) == "table" and found.why then return nil, found.why end
-  error(found, 0)
+  return text.assemble(list, pause, function(event) add(state, event) end, function() return finish(state) end)
 end
 
 --- Whether a JSON answer is complete and holds no error.

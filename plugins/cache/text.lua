@@ -64,6 +64,23 @@ function M.each(events, pause, fn)
   end
 end
 
+--- Puts an answer together out of a stream's events. What raises a table with `why` says that the stream amounts to none.
+-- @tparam {table,...} events of tg.sse
+-- @tparam function|nil pause called now and then
+-- @tparam function add called for each event
+-- @tparam function finish called behind the last
+-- @return what finish returns
+-- @treturn string why there is none; then nil stands first
+function M.assemble(events, pause, add, finish)
+  local ok, found = pcall(function()
+    M.each(events, pause, add)
+    return finish()
+  end)
+  if ok then return found end
+  if type(found) == "table" and found.why then return nil, found.why end
+  error(found, 0)
+end
+
 --- A copy of a table, one level deep.
 -- @tparam table t
 -- @treturn table
