@@ -73,13 +73,25 @@ static int dial(const char *path)
     return fd;
 }
 
+/* A peer that has gone is told by the return value: a signal would end us without a word. */
+static bool send_all(int fd, struct slice text)
+{
+    while (text.n > 0) {
+        ssize_t n = send(fd, text.p, text.n, MSG_NOSIGNAL);
+        if (n < 0 && errno != EINTR)
+            return false;
+        if (n > 0)
+            text = (struct slice){ text.p + n, text.n - (size_t)n };
+    }
+    return true;
+}
+
 static int talk(int fd, const char *line, struct buf *answer)
 {
-    ssize_t n = (ssize_t)strlen(line);
-    if (write(fd, line, (size_t)n) != n || write(fd, "\n", 1) != 1)
-        return 1;
-    while ((n = read(fd, buf_reserve(answer, 4096), 4096)) > 0)
-        answer->n += (size_t)n;
+    ssize_t n = 0;
+    if (send_all(fd, slice_of(line)) && send_all(fd, SLICE("\n")))
+        while ((n = read(fd, buf_reserve(answer, 4096), 4096)) > 0 || (n < 0 && errno == EINTR))
+            answer->n += n > 0 ? (size_t)n : 0;
     const char *end = answer->n > 0 ? memchr(answer->p, '\n', answer->n) : NULL;
     if (end == NULL) {
         buf_add_text(answer, "the gateway ended while it was asked\n");

@@ -69,6 +69,8 @@ describe("files and processes", function()
     local res = support.exec { cmd = "sh", args = { "-c", "cat; echo $GREETING >&2; exit 3" }, stdin = "in",
       env = { GREETING = "hi" } }
     assert.same({ code = 3, signal = 0, out = "in", err = "hi\n" }, res)
+    local killed = support.exec { cmd = "sh", args = { "-c", "kill -9 $$" } }
+    assert.same({ 137, 9 }, { killed.code, killed.signal })
   end))
 
   it("ends what a failing test has left running", function()

@@ -85,14 +85,14 @@ function Process:kill(signal)
 end
 
 --- Runs a program to its end: the options of start and `timeout` (ms, default 10000).
--- @return { code, signal, out, err }; raises when it takes longer
+-- @return { code (128 and the signal where one ended it, as shells say), signal, out, err }; raises when it takes longer
 function M.exec(options)
   local process = M.start(options)
   local code, signal = process:wait(options.timeout)
   if not code then
     error(("%s did not end in time; stderr:\n%s"):format(options.cmd, process:err()), 2)
   end
-  return { code = code, signal = signal, out = process:out(), err = process:err() }
+  return { code = signal ~= 0 and 128 + signal or code, signal = signal, out = process:out(), err = process:err() }
 end
 
 return M
