@@ -245,6 +245,8 @@ bool master_upgraded(struct master *m, struct kept *k)
 
 void master_roll(struct master *m)
 {
+    if (m->ending) /* all of them drain, and none is to come */
+        return;
     for (struct member *old = m->members; old != NULL && m->rolling; old = old->next) {
         if (!old->adopted || old->state == MEMBER_DRAINING)
             continue;

@@ -288,8 +288,7 @@ static void judge(struct master *m, struct member *w, int status)
         zone_totals(m->zone)->restarts[reason(w, status)]++;
         replace(m, w);
     }
-    if (!m->ending)
-        master_roll(m);
+    master_roll(m);
 }
 
 void master_worker_lost(struct master *m, pid_t pid, int status)

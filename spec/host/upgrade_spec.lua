@@ -105,6 +105,17 @@ describe("an upgrade", function()
     assert.equal("one", (rig.body(gw)))
   end))
 
+  it("may be followed by the end before all workers are replaced", async(function()
+    for _ = 1, 4 do
+      local gw = start { workers = 2 }
+      gw.process:kill("sigusr2")
+      gw:wait_log("takes over.*admin on")
+      gw.process:kill("sigterm")
+      gw:wait_log("stopping: ", true)
+      assert.same({ 0, 0 }, { gw.process:wait() })
+    end
+  end, 60000))
+
   it("is not ended by a signal that comes while one program becomes the other", async(function()
     local gw = start { workers = 1, reload = { watch = false } }
     support.wait_for(function()
