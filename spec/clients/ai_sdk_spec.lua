@@ -21,7 +21,7 @@ const collect = async (model, more) => {
   const { fullStream } = ai.streamText(ask(model, { onError: () => {}, ...more }));
   try {
     for await (const part of fullStream) {
-      if (part.type === 'text-delta') seen.text += part.text;
+      if (part.type === 'text-delta' && (seen.text += part.text) === part.text) await heard();
       if (part.type === 'error') seen.failed = true;
       if (part.type === 'finish') { seen.input = part.totalUsage.inputTokens; seen.output = part.totalUsage.outputTokens; }
     }
@@ -145,7 +145,8 @@ describe("the npm package ai", function()
   end))
 
   it("sees that a stream of each API was cut, reset, or ended in an error", async(function()
-    local gw = start({}, rig.broken_streams())
+    local origin, env = rig.broken_streams()
+    local gw = start({}, origin)
     local seen = node(gw, [[
       const all = {};
       for (const how of ['cut', 'reset', 'fail'])
@@ -154,7 +155,7 @@ describe("the npm package ai", function()
           (all[how] ??= []).push([text.startsWith('Hello'), failed]);
         }
       return all;
-    ]])
+    ]], env)
     local failed = each_model { true, true }
     assert.same({ cut = failed, reset = failed, fail = failed }, seen)
     local causes = {}

@@ -124,18 +124,19 @@ describe("the npm client @anthropic-ai/sdk", function()
   end))
 
   it("sees that a stream was cut, reset, or ended in an error, behind what did arrive", async(function()
-    local gw = rig.start({ monthly_tokens = 1000 }, rig.broken_streams().url)
+    local origin, env = rig.broken_streams()
+    local gw = rig.start({ monthly_tokens = 1000 }, origin.url)
     local seen = node(gw, [[
       const one = async (model) => {
         let got = '';
         try {
           for await (const event of await client.messages.create({ ...hello, model, stream: true }))
-            if (event.type === 'content_block_delta') got += event.delta.text;
+            if (event.type === 'content_block_delta') { got += event.delta.text; await heard(); }
         } catch (err) { return { got, failed: true }; }
         return { got, failed: false };
       };
       return [await one('cut'), await one('reset'), await one('fail')];
-    ]])
+    ]], env)
     local failed = { got = "Hello,", failed = true }
     assert.same({ failed, failed, failed }, seen)
     for i, line in ipairs(gw:wait_access(3)) do

@@ -20,7 +20,7 @@ const collect = async (model, prompt = 'Hello!', more) => {
   const seen = { text: '', failed: false };
   try {
     for await (const chunk of await model.stream(prompt, more)) {
-      seen.text += text(chunk);
+      if (text(chunk) && (seen.text += text(chunk)) === text(chunk)) await heard();
       seen.tokens = chunk.usage_metadata?.total_tokens ?? seen.tokens;
     }
   } catch (err) { seen.failed = true; }
@@ -128,7 +128,8 @@ describe("the npm package @langchain/openai", function()
 
   -- It passes over the error event of the responses API, whoever sends it.
   it("sees that a stream was cut, reset, or ended in an error", async(function()
-    local gw = start({}, rig.broken_streams())
+    local origin, env = rig.broken_streams()
+    local gw = start({}, origin)
     local seen = node(gw, [=[
       const all = [];
       for (const [how, useResponsesApi] of [['cut'], ['reset'], ['fail'], ['cut', true], ['reset', true]]) {
@@ -136,7 +137,7 @@ describe("the npm package @langchain/openai", function()
         all.push([text.startsWith('Hello'), failed]);
       }
       return all;
-    ]=])
+    ]=], env)
     local failed = { true, true }
     assert.same({ failed, failed, failed, failed, failed }, seen)
     for i, line in ipairs(gw:wait_access(5)) do

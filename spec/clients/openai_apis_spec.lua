@@ -83,17 +83,21 @@ describe("the npm client openai, beyond chat", function()
   end))
 
   it("sees that a stream of responses was cut, reset, or ended in an error", async(function()
-    local gw = rig.start({ monthly_tokens = 100000 }, rig.broken_streams().url)
+    local origin, env = rig.broken_streams()
+    local gw = rig.start({ monthly_tokens = 100000 }, origin.url)
     local seen = node(gw, [[
       const one = async (model) => {
         let last;
         try {
-          for await (const event of await client.responses.create({ ...ask, model, stream: true })) last = event.type;
+          for await (const event of await client.responses.create({ ...ask, model, stream: true })) {
+            last = event.type;
+            if (last === 'response.output_text.delta') await heard();
+          }
         } catch { return [last, 'raised']; }
         return [last, 'ended'];
       };
       return [await one('cut'), await one('reset'), await one('fail')];
-    ]])
+    ]], env)
     local cut = { "response.output_text.delta", "raised" }
     assert.same({ cut, cut, { "error", "ended" } }, seen) -- which is how this client hands an error event on
     for i, line in ipairs(gw:wait_access(3)) do

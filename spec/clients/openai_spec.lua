@@ -3,6 +3,7 @@
 -- scripts are in this file; each prints one JSON value. What the client saw is compared with what the gateway
 -- logged and what the origin received.
 local support = require "spec.support"
+local rig = require "spec.clients.rig"
 local async = support.async
 
 local SECRET = "sk-test"
@@ -218,19 +219,21 @@ describe("the npm client openai", function()
 
   it("sees that a stream was cut, behind what did arrive", async(function()
     for _, cut in ipairs { "close", "reset" } do
-      local gw = start({ monthly_tokens = 1000 }, support.chat_origin { cut_after = 3, cut = cut })
+      local ear = rig.ear()
+      local gw = start({ monthly_tokens = 1000 }, support.chat_origin { cut_after = 3, cut = cut, before_end = ear.wait })
       local seen = node(gw, [[
         let chunks = 0, text = '';
         try {
           for await (const chunk of await create({ stream: true })) {
             chunks++;
             text += chunk.choices[0].delta.content ?? '';
+            if (chunks === 3) await (await fetch(process.env.HEARD)).text();
           }
         } catch (err) {
           return { chunks, text, failed: true };
         }
         return { chunks, text, failed: false };
-      ]])
+      ]], { HEARD = ear.url })
       assert.same({ chunks = 3, text = "Hello,", failed = true }, seen)
       assert.equal("origin_cut", gw:wait_access(1)[1].ended)
     end

@@ -11,6 +11,7 @@ const failure = (err) => ({ name: err.name === 'Error' ? err.constructor.name : 
   code: err.code ?? undefined, message: err.message });
 const hash = (text) => require('crypto').createHash('sha256').update(text).digest('hex');
 const big = 'All work and no play. Ünïcödé "quoted"\n'.repeat(30000).slice(0, 1 << 20);
+const heard = () => process.env.HEARD && fetch(process.env.HEARD).then((res) => res.text());
 const parallel = (n, one) => Promise.all(Array.from({ length: n }, (_, i) => one(i + 1)));
 %FRAME%
 (async () => { %SCRIPT% })().then((value) => console.log(JSON.stringify(value ?? null)),
@@ -78,12 +79,29 @@ function M.assert_own_streams(texts, n)
   end
 end
 
+--- What a client tells once it has read something, by a GET on `url`, and what waits for it: a client may drop what it has
+-- received and not read yet where the connection breaks.
+-- @return { url, wait() }: each wait() takes one telling
+function M.ear()
+  local told = 0
+  local origin = support.origin(function(_, conn)
+    told = told + 1
+    conn:respond {}
+  end)
+  return { url = origin.url, wait = function()
+    support.wait_for(function() return told > 0 end, "the client to have read what came")
+    told = told - 1
+  end }
+end
+
 --- Ways in which a stream goes wrong, by the model that a request names.
 M.broken = { cut = { cut_after = 5 }, reset = { cut_after = 5, cut = "reset" }, fail = { fail_after = 5 } }
 
---- An origin whose streams break as the model says.
+--- An origin whose streams break as the model says, once the script has called heard(); and the environment for the script.
 function M.broken_streams()
-  return support.llm_origin { each = function(_, body) return M.broken[body.model] end }
+  local ear = M.ear()
+  return support.llm_origin { before_end = ear.wait, each = function(_, body) return M.broken[body.model] end },
+    { HEARD = ear.url }
 end
 
 M.tool = { name = "get_tide", arguments = '{"port":"Brest","hours":[6,18]}' }

@@ -10,6 +10,7 @@ local origin = require "spec.support.origin"
 local M = {}
 
 local defaults = {
+  before_end = function() end,
   deltas = { "Hello", ",", " world", "!" },
   usage = { prompt_tokens = 9, completion_tokens = 4, total_tokens = 13 },
   delay_ms = 0,            -- before every event
@@ -100,6 +101,7 @@ local function stream(o, conn, body)
   for i, data in ipairs(M.events(o, body)) do
     if o.delay_ms > 0 then loop.sleep(o.delay_ms) end
     if not send_event(o, conn, data) then return end
+    if i == o.cut_after then o.before_end() end
     if i == o.cut_after then return o.cut == "reset" and conn:reset() or conn:close() end
     if i == o.stall_after then return conn:wait_closed() end
   end
@@ -108,8 +110,9 @@ end
 
 --- A handler for support.origin.
 -- @param options deltas, tool ({ name, arguments (text) }), usage (false leaves it out), usage_on_every, usage_always,
---   delay_ms, eol, split (bytes a chunk), cut_after / stall_after (events), cut ("reset"), gzip, status and error (a
---   table: answer with that instead), headers; each = function(req, body) may return a table that overrides for one request
+--   delay_ms, eol, split (bytes a chunk), cut_after / stall_after (events), cut ("reset"), before_end (called before a cut),
+--   gzip, status and error (a table: answer with that instead), headers; each = function(req, body) may
+--   return a table that overrides for one request
 function M.handler(options)
   return function(req, conn)
     local body = json.decode(req.body) or {}

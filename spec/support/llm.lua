@@ -10,6 +10,7 @@ local origin = require "spec.support.origin"
 local M = { apis = apis }
 
 local defaults = {
+  before_end = function() end,
   deltas = { "Hello", ",", " world", "!" },
   usage = { input = 9, output = 4 },
   delay_ms = 0,            -- before every event
@@ -66,6 +67,7 @@ local function stream(o, conn, api, body)
   for i, event in ipairs(M.events(api, o, body)) do
     if o.delay_ms > 0 then loop.sleep(o.delay_ms) end
     if not send(o, conn, event) then return end
+    if i == o.cut_after or i == o.fail_after then o.before_end() end
     if i == o.cut_after then return o.cut == "reset" and conn:reset() or conn:close() end
     if i == o.stall_after then return conn:wait_closed() end
     if i == o.fail_after then
@@ -79,8 +81,9 @@ end
 --- A handler for support.origin.
 -- @param options deltas, tool ({ name, arguments (text) }), usage ({ input, output }, false leaves it out), delay_ms,
 --   eol, split (bytes a chunk), cut_after / stall_after / fail_after (events; an error event follows), cut ("reset"),
---   gzip, status and error (a table: answer with that instead), headers, dimensions, and of chat completions
---   usage_on_every and usage_always; each = function(req, body) may return a table that overrides for one request
+--   before_end (called before a cut or a failure), gzip, status and error (a table: answer with that instead),
+--   headers, dimensions, and of chat completions usage_on_every and usage_always; each = function(req, body) may
+--   return a table that overrides for one request
 function M.handler(options)
   return function(req, conn)
     local api = M.api_of(req.path)
