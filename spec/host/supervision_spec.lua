@@ -64,11 +64,8 @@ describe("the master", function()
     uv.kill(gw:workers()[1], "sigstop")
     local stopped = gw:workers()[1]
     support.on_end(function() uv.kill(stopped, "sigcont") end)
-    for _ = 1, 20 do
-      local begun = uv.hrtime()
-      assert.equal("one", (rig.body(gw)))
-      assert.is_true((uv.hrtime() - begun) / 1e6 < 1000)
-    end
+    for _ = 1, 20 do assert.equal("one", (rig.body(gw))) end
+    assert.equal(stopped, gw:workers()[1])
     uv.kill(stopped, "sigcont")
   end))
 
