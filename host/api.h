@@ -62,6 +62,9 @@ void api_json_encode(lua_State *L, int idx, struct buf *out);
 
 /* True while a timer of tg.timer.after is set or runs. */
 bool api_timers_pending(const struct generation *g);
+/* True while a lingering timer of tg.timer.after holds the generation; gives those up. */
+bool api_timers_linger(const struct generation *g);
+void api_timers_give_up(struct generation *g);
 /* Ends a generation's timers, but for those that linger. */
 void api_timers_stop(struct generation *g);
 /* Ends these too. */

@@ -20,11 +20,18 @@ struct timer_entry {
     uint64_t every_ms; /* 0: once */
     int fn;
     bool once;                  /* runs in one worker of the replica */
-    bool lingers;               /* goes on until the generation has no request left */
+    bool lingers;               /* goes on behind stop; see holds */
     bool stopping;              /* it stopped itself */
     uint64_t mark;              /* of the code that made it */
     struct timer_entry **owner; /* the Lua object's pointer, emptied at the end */
 };
+
+/* What lingers goes on while the generation has a request, and a single run holds it besides, until
+ * it has ended. */
+static bool holds(const struct timer_entry *e)
+{
+    return e->lingers && e->every_ms == 0;
+}
 
 static uint64_t check_ms(lua_State *L, int idx, const char *what)
 {
@@ -85,7 +92,10 @@ static void entry_free(struct timer_entry *e)
     if (e->next != NULL)
         e->next->link = e->link;
     g->timers--;
+    bool held = holds(e);
     mem_free(e);
+    if (held)
+        generation_release(g);
 }
 
 static void run_ended(struct timer_entry *e, enum task_outcome outcome)
@@ -143,7 +153,7 @@ static void read_options(lua_State *L, const char *what, bool *once, bool *linge
         if (out == NULL)
             luaL_error(L,
                        "%s: unknown option; there are: once (true: in one worker of the replica), "
-                       "lingers (true: also while requests end behind a reload)",
+                       "lingers (true: also behind stop)",
                        what);
         if (!lua_isboolean(L, -1))
             luaL_error(L, "%s: %s must be a boolean, not %s", what, name, luaL_typename(L, -1));
@@ -162,8 +172,11 @@ static int timer_new(lua_State *L, bool repeat, const char *what)
     read_options(L, what, &once, &lingers);
     if (g->tasks.current == NULL)
         return luaL_error(L, "%s: not while a file is loaded; call it in init", what);
-    if (g->stopped)
-        return luaL_error(L, "%s: this generation has stopped", what);
+    if (g->stopped && !(lingers && !repeat))
+        return luaL_error(L,
+                          "%s: this generation has stopped; only after with lingers = true may "
+                          "be called now",
+                          what);
     if (repeat && ms == 0)
         return luaL_error(L, "%s: the time must be greater than 0", what);
     struct timer_entry **owner = lua_newuserdata(L, sizeof *owner);
@@ -187,12 +200,16 @@ static int timer_new(lua_State *L, bool repeat, const char *what)
         e->next->link = &e->next;
     g->timer_list = e;
     g->timers++;
+    if (holds(e))
+        generation_hold(g);
     timer_set(g->sv->loop, &e->timer, ms);
     return 1;
 }
 
 /* tg.timer.after(seconds, fn, { once = boolean, lingers = boolean } or nil) → timer: calls fn
- * once. Options as for every. */
+ * once. Options as for every; with lingers = true it may be made in stop, too, and the generation
+ * waits for its end: at a reload for as long as for requests, at the gateway's end for three
+ * seconds. So what a plugin has gathered is sent. */
 static int timer_after(lua_State *L)
 {
     return timer_new(L, false, "tg.timer.after");
@@ -240,6 +257,25 @@ static int timer_gc(lua_State *L)
     if (*owner != NULL)
         (*owner)->owner = NULL;
     return 0;
+}
+
+bool api_timers_linger(const struct generation *g)
+{
+    const struct timer_entry *e = g->timer_list;
+    while (e != NULL && !holds(e))
+        e = e->next;
+    return e != NULL;
+}
+
+void api_timers_give_up(struct generation *g)
+{
+    generation_hold(g);
+    for (struct timer_entry *e = g->timer_list, *next; e != NULL; e = next) {
+        next = e->next;
+        if (holds(e))
+            entry_free(e);
+    }
+    generation_release(g);
 }
 
 bool api_timers_pending(const struct generation *g)

@@ -134,6 +134,7 @@ static int close_services(struct exec *e)
         task_free(e->task);
     if (e->gen != NULL) {
         generation_stop(e->gen);
+        api_timers_give_up(e->gen);
         generation_release(e->gen);
     }
     if (e->sv.rds != NULL) {

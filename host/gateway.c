@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "api.h"
 #include "container.h"
 #include "log.h"
 #include "mem.h"
@@ -55,6 +56,7 @@ static void on_oldest(struct timer *t)
              (unsigned long long)g->number);
     server_abort_generation(gw->server, g);
     exchange_end_gone(&gw->sv, g, true);
+    api_timers_give_up(g);
 }
 
 bool gateway_has_room(struct gateway *gw)
@@ -145,13 +147,6 @@ static void close_all(struct gateway *gw)
 {
     if (gw->on_closing != NULL)
         gw->on_closing(gw);
-    if (gw->pending != NULL) {
-        generation_stop(gw->pending);
-        generation_release(gw->pending);
-        gw->pending = NULL;
-    }
-    if (gw->current != NULL)
-        generation_stop(gw->current);
     if (gw->sv.quota != NULL)
         quota_free(gw->sv.quota);
     gw->sv.quota = NULL;
@@ -180,6 +175,46 @@ static void close_all(struct gateway *gw)
     gw->on_end(gw);
 }
 
+/* The generations that end have timers that linger, or not. */
+static bool lingers(const struct gateway *gw)
+{
+    const struct generation *g = gw->sv.generations;
+    while (g != NULL && !api_timers_linger(g))
+        g = g->next;
+    return g != NULL;
+}
+
+/* What plugins still send behind stop has its time, too. */
+static void on_last(struct timer *t)
+{
+    struct gateway *gw = CONTAINER(t, struct gateway, settle);
+    if (lingers(gw) && loop_now(gw->loop) < gw->settle_until) {
+        timer_set(gw->loop, t, SETTLE_STEP_MS);
+        return;
+    }
+    if (lingers(gw))
+        log_warn("stopping: what plugins do behind stop did not end in time and was given up");
+    for (struct generation *g = gw->sv.generations, *next; g != NULL; g = next) {
+        next = g->next;
+        api_timers_give_up(g);
+    }
+    close_all(gw);
+}
+
+static void stop_plugins(struct gateway *gw)
+{
+    if (gw->pending != NULL) {
+        generation_stop(gw->pending);
+        generation_release(gw->pending);
+        gw->pending = NULL;
+    }
+    if (gw->current != NULL)
+        generation_stop(gw->current);
+    gw->settle.cb = on_last;
+    gw->settle_until = loop_now(gw->loop) + SETTLE_MS;
+    on_last(&gw->settle);
+}
+
 /* Settlements, voids and log phases may still be under way: waits for them, but not for ever. */
 static void on_settle(struct timer *t)
 {
@@ -204,7 +239,7 @@ static void on_settle(struct timer *t)
     if (gw->sv.exchanges > 0)
         log_error("leak: %u exchanges have not ended", gw->sv.exchanges);
     gw->sv.leaks += gw->sv.exchanges;
-    close_all(gw);
+    stop_plugins(gw);
 }
 
 /* Answers that plugins keep for nobody may come to their end until the drain's limit. */

@@ -312,8 +312,8 @@ void generation_hold(struct generation *g)
 
 void generation_release(struct generation *g)
 {
-    if (--g->refs > 0)
-        return;
-    generation_stop(g);
-    generation_free(g);
+    if (g->refs == 1)
+        generation_stop(g); /* which may leave a timer behind that holds it */
+    if (--g->refs == 0)
+        generation_free(g);
 }

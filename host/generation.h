@@ -122,7 +122,8 @@ void generation_quarantine(struct generation *g, const struct quarantine *q);
 void generation_print(struct generation *g, struct buf *out);
 void generation_hold(struct generation *g);
 void generation_release(struct generation *g);
-/* Runs the plugins' stop, where it has not been suspended; its timers end. */
+/* Runs the plugins' stop, where it has not been suspended; its timers end, but for those that
+ * linger (see api_timer.c). */
 void generation_stop(struct generation *g);
 /* For generation_life.c. */
 bool generation_quarantined(const struct generation *g, const char *plugin);

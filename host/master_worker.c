@@ -19,7 +19,7 @@
 #include "paths.h"
 #include "worker.h"
 
-enum { RESTART_MIN_MS = 100, RESTART_MAX_MS = 5000, STEADY_MS = 10000, KILL_SPARE_MS = 5000 };
+enum { RESTART_MIN_MS = 100, RESTART_MAX_MS = 5000, STEADY_MS = 10000, KILL_SPARE_MS = 8000 };
 
 /* --- starting one --- */
 

@@ -18,7 +18,7 @@
 #include "privileges.h"
 #include "worker_internal.h"
 
-enum { BEAT_MS = 50, ROOM_MS = 20, ORPHAN_GRACE_S = 6 };
+enum { BEAT_MS = 50, ROOM_MS = 20, ORPHAN_GRACE_S = 8 };
 
 /* --- the slot --- */
 

@@ -212,6 +212,70 @@ describe("a timer that lingers", function()
     assert.is_nil(gw.log():find("ticks one;", from, true))
   end))
 
+  describe("and runs once", function()
+    -- `stop` leaves a run behind, which sends for so many seconds.
+    local function leaving(name, seconds)
+      return ([[
+        local tg = require "tollgate"
+        return {
+          stop = function()
+            tg.timer.after(0, function()
+              tg.timer.sleep(%g)
+              tg.log.info("sent by %s;")
+            end, { lingers = true })
+          end,
+          access = function() return 200, "%s" end }
+      ]]):format(seconds, name, name)
+    end
+
+    it("may be made in stop, and the gateway's end waits for it", async(function()
+      local gw = rig.start { plugins = { send = leaving("one", 0.2) } }
+      gw:stop()
+      assert.matches("sent by one;", gw.log())
+    end))
+
+    it("holds the generation behind a reload, and what follows does not wait", async(function()
+      local gw = rig.start { plugins = { send = leaving("one", 0.5) }, config = { reload = { watch = false } } }
+      gw:write("plugins/send.lua", leaving("two", 0))
+      assert.equal(0, gw:command("reload").code)
+      assert.equal("two", gw:request({}).body)
+      gw:wait_log("sent by one;")
+      support.wait_for(function() return gw:status().workers[1].generations == 1 end, "the old generation's end")
+      gw:stop()
+      assert.matches("sent by two;", gw.log())
+    end))
+
+    it("is given up where it takes too long: at the end, and where a reload needs its room", async(function()
+      local gw = rig.start { plugins = { send = leaving("0", 1000) },
+        config = { reload = { watch = false, drain = 0.1 } } }
+      for i = 1, 6 do
+        gw:write("plugins/send.lua", leaving(tostring(i), 1000))
+        local run = gw:command("reload")
+        assert.equal(0, run.code, run.err)
+        assert.equal(tostring(i), gw:request({}).body)
+      end
+      assert.matches("generation 1 has not ended after reload.drain", gw.log())
+      gw:stop()
+      assert.matches("warn  stopping: what plugins do behind stop did not end in time and was given up", gw.log())
+      assert.is_nil(gw.log():find("sent by", 1, true))
+    end))
+
+    it("is what stop may make, and nothing else", async(function()
+      local gw = rig.start { plugins = { wrong = [[
+        local tg = require "tollgate"
+        return {
+          stop = function()
+            tg.log.info(select(2, pcall(tg.timer.after, 0, print)))
+            tg.log.info(select(2, pcall(tg.timer.every, 1, print, { lingers = true })))
+            tg.timer.after(1000, print, { lingers = true }):stop()
+          end,
+          access = function() return 200, "" end }
+      ]] } }
+      gw:stop()
+      assert.equal(2, select(2, gw.log():gsub("only after with lingers = true may be called now", "")))
+    end))
+  end)
+
   it("is one thing or once, and options have names", async(function()
     local gw = rig.start { plugins = { wrong = [[
       local tg = require "tollgate"
