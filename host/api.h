@@ -60,6 +60,10 @@ void api_open_process(lua_State *L);
 /* A table as JSON text appended to out; raises on what JSON cannot hold. */
 void api_json_encode(lua_State *L, int idx, struct buf *out);
 
+/* tg.metrics.read, and the master's answer to what it asked. */
+int api_metrics_read(lua_State *L);
+void api_metrics_answer(struct services *sv, uint64_t id, struct slice text);
+
 /* True while a timer of tg.timer.after is set or runs. */
 bool api_timers_pending(const struct generation *g);
 /* True while a lingering timer of tg.timer.after holds the generation; gives those up. */

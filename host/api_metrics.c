@@ -259,6 +259,7 @@ void api_open_metrics(lua_State *L)
     static const luaL_Reg functions[] = { { "counter", metrics_counter },
                                           { "gauge", metrics_gauge },
                                           { "histogram", metrics_histogram },
+                                          { "read", api_metrics_read },
                                           { NULL, NULL } };
     static const luaL_Reg methods[][4] = {
         [METRIC_COUNTER] = { { "inc", counter_inc }, { NULL, NULL } },

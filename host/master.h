@@ -264,6 +264,8 @@ int master_user_become(struct master *m);
 void master_status(struct master *m, struct slice plugins, struct buf *out);
 void master_status_text(struct master *m, struct buf *out); /* for people */
 void master_metrics(struct master *m, struct buf *out);
+/* To a plugin that asked, with the id that it gave. */
+void master_metrics_tell(struct master *m, struct member *w, uint64_t id);
 /* NULL where requests can be served, else why not. */
 const char *master_not_ready(struct master *m);
 

@@ -1,7 +1,11 @@
 /* See master.h: /metrics, the sum over all workers, those that have gone included, but for the
  * gauges of their plugins: these are summed over the workers that live. */
+#include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "log.h"
@@ -272,4 +276,19 @@ void master_metrics(struct master *m, struct buf *out)
     metrics_merge(all, zone_metrics_gone(m->zone), false);
     metrics_write(all, out);
     metrics_free(all);
+}
+
+void master_metrics_tell(struct master *m, struct member *w, uint64_t id)
+{
+    struct buf text;
+    int fd = memfd_create("tollgate metrics", MFD_CLOEXEC);
+    buf_init(&text);
+    master_metrics(m, &text);
+    if (fd < 0 || write(fd, text.p, text.n) != (ssize_t)text.n)
+        log_error("no memory for the metrics that a plugin asked for: %s", strerror(errno));
+    else
+        control_send(w->control, fd, "metrics %" PRIu64, id);
+    if (fd >= 0)
+        close(fd);
+    buf_deinit(&text);
 }

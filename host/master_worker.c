@@ -105,6 +105,8 @@ static void on_message(void *arg, struct slice text, int fd)
     }
     if (fd >= 0)
         close(fd);
+    if (strcmp(verb, "metrics") == 0)
+        master_metrics_tell(m, w, number);
     if (strcmp(verb, "loaded") == 0) {
         w->loaded = number;
         master_reload_loaded(m, w, number);

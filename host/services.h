@@ -39,6 +39,14 @@ struct routing_report {
     struct slice policy; /* p == NULL: what the version says is in files */
 };
 
+/* Who waits for the replica's metrics. Embedded in its owner. */
+struct metrics_reader {
+    struct metrics_reader *next, **link; /* link is NULL outside the list */
+    uint64_t id;
+    /* Called once, out of the list already. text is borrowed. */
+    void (*done)(struct metrics_reader *r, struct slice text);
+};
+
 struct services {
     struct loop *loop;
     struct resolve *resolve;
@@ -76,6 +84,11 @@ struct services {
     void *follow_arg;
     const uint64_t
         *routing_version; /* that the replica runs; 0: not known; NULL where there is no master */
+    /* Asks the master, which answers with the id; NULL where there is none. */
+    void (*ask_metrics)(void *arg, uint64_t id);
+    void *ask_metrics_arg;
+    struct metrics_reader *metrics_readers;
+    uint64_t metrics_asked; /* the last id */
     /* Becomes the configuration's user before plugins are loaded; NULL: stays who it is. -1 and
      * why. */
     int (*become)(const char *user, struct snapshot *read, char *why, size_t size);

@@ -158,7 +158,9 @@ static void on_message(void *arg, struct slice text, int fd)
     snprintf(line, sizeof line, "%.*s", (int)text.n, text.p);
     sscanf(line, "%15s %" SCNu64, verb, &number);
     bool pending = w->gw.pending != NULL && w->gw.pending->number == number;
-    if (w->gw.ending && strcmp(verb, "abort") != 0) {
+    if (strcmp(verb, "metrics") == 0 && fd >= 0) {
+        worker_metrics(w, number, fd);
+    } else if (w->gw.ending && strcmp(verb, "abort") != 0) {
         if (fd >= 0)
             close(fd);
     } else if (strcmp(verb, "load") == 0 && fd >= 0) {

@@ -35,8 +35,10 @@ void worker_show(struct worker *w);
 /* worker_accept.c: begins to serve; then, now and then, looks on which sockets it is to accept. */
 void worker_serve(struct worker *w);
 void worker_accept(struct worker *w);
-/* worker_replica.c: gives the services what workers have in common. */
+/* worker_replica.c: gives the services what workers have in common; the master's answer to a plugin
+ * that asked for the replica's metrics, whose descriptor it takes. */
 void worker_join(struct worker *w);
+void worker_metrics(struct worker *w, uint64_t id, int fd);
 /* worker_command.c: asks a plugin what the master was asked, and answers. */
 void worker_command(struct worker *w, uint64_t id, struct slice request);
 /* worker_signal.c */

@@ -166,6 +166,43 @@ it("is there while files load, and serves every phase", async(function()
   assert.equal(0, res.code, res.err)
 end))
 
+it("are read by a plugin as /metrics shows them, the counts of all workers up to its call", async(function()
+  local gw = support.gateway {
+    config = { workers = 2, routes = { { name = "r", path = "/*", plugins = { reads = {} } } } },
+    files = { ["plugins/reads.lua"] = [[
+      local tg = require "tollgate"
+      local seen = tg.metrics.counter("seen_total", "Requests", { "path" })
+      return { version = "1.0.0", priority = 1, schema = {},
+        access = function(_, ctx)
+          seen:inc(1, ctx.request.path)
+          if ctx.request.path == "/read" then return 200, assert(tg.metrics.read()) end
+          return 200
+        end,
+      }
+    ]] },
+  }
+  for _ = 1, 20 do assert.equal(200, gw:request({ path = "/plain" }).status) end
+  local text
+  support.wait_for(function()
+    text = gw:request({ path = "/read" }).body
+    return text:find('seen_total{path="/plain"} 20\n', 1, true)
+  end, "what the other worker has counted")
+  local reads = tonumber(text:match 'seen_total{path="/read"} (%d+)')
+  assert.is_true(reads >= 1)
+  local function names(body)
+    local list = {}
+    for name in body:gmatch "# TYPE (%S+)" do list[#list + 1] = name end
+    return list
+  end
+  assert.same(names(gw:admin("/metrics").body), names(text))
+end))
+
+it("are not there to be read without a gateway", async(function()
+  local file = support.tmpdir() .. "/read.lua"
+  support.write_file(file, 'print(require("tollgate").metrics.read())')
+  assert.equal("nil\tunavailable\n", support.tollgate({ "exec", file }).out)
+end))
+
 it("names the function and says what to do where it is misused", async(function()
   local c, g, h = "tg.metrics.counter('misused_total', 'h', { 'a', 'b' })", "tg.metrics.gauge('misused', 'h')",
     "tg.metrics.histogram('misused_seconds', 'h', { 'a' })"
