@@ -14,19 +14,20 @@
 #include "keystore.h"
 #include "load_check.h"
 #include "master.h"
+#include "progress.h"
 
 int cli_run(int argc, char **argv)
 {
     struct cli_args a;
-    if (cli_args_parse(&a, "run", argc, argv, 0, 0) != 0)
+    if (cli_args_parse(&a, "run", argc, argv) != 0)
         return 2;
     return master_run(a.config);
 }
 
 /* --- check --- */
 
-/* Says which keys a running gateway would not take without a restart. */
-static void check_restart(const char *config, struct generation *g)
+/* The keys that a running gateway would not take without a restart, a line each. */
+static void add_restart(const char *config, struct generation *g, struct buf *keys)
 {
     struct buf running, here;
     buf_init(&running);
@@ -39,33 +40,78 @@ static void check_restart(const char *config, struct generation *g)
         for (char *line = here.n > 0 ? strtok(here.p, "\n") : NULL; line != NULL;
              line = strtok(NULL, "\n")) {
             if (strstr(running.p, line) == NULL)
-                printf("%.*s: needs a restart of the gateway that runs\n", (int)strcspn(line, " "),
-                       line);
+                buf_printf(keys, "%.*s\n", (int)strcspn(line, " "), line);
         }
     }
     buf_deinit(&running);
     buf_deinit(&here);
 }
 
+static void add_list(struct buf *out, const char *name, struct slice lines)
+{
+    const char *comma = "";
+    buf_printf(out, ",\"%s\":[", name);
+    while (lines.n > 0) {
+        const char *end = memchr(lines.p, '\n', lines.n);
+        size_t n = end != NULL ? (size_t)(end - lines.p) : lines.n;
+        buf_add_text(out, comma);
+        json_quote(out, (struct slice){ lines.p, n });
+        comma = ",";
+        n = n < lines.n ? n + 1 : n;
+        lines = (struct slice){ lines.p + n, lines.n - n };
+    }
+    buf_add_text(out, "]");
+}
+
+static void print_fine(const struct cli_args *a, struct generation *g)
+{
+    struct buf restart, out;
+    buf_init(&restart);
+    buf_init(&out);
+    add_restart(a->config, g, &restart);
+    if (a->json) {
+        buf_add_text(&out, "{\"config\":");
+        json_quote(&out, slice_of(a->config));
+        buf_printf(&out, ",\"routes\":%u", g->nroutes);
+        add_list(&out, "warnings", buf_slice(&g->warnings));
+        add_list(&out, "restart", buf_slice(&restart));
+        printf("%.*s}\n", (int)out.n, out.p);
+    } else {
+        buf_add(&restart, "", 1);
+        for (char *key = strtok(restart.p, "\n"); key != NULL; key = strtok(NULL, "\n"))
+            printf("%s: needs a restart of the gateway that runs\n", key);
+        printf("%s: %u routes, no faults\n", a->config, g->nroutes);
+    }
+    buf_deinit(&restart);
+    buf_deinit(&out);
+}
+
 int cli_check(int argc, char **argv)
 {
     struct cli_args a;
     struct buf faults, text;
-    if (cli_args_parse(&a, "check", argc, argv, CLI_PRINT, 0) != 0)
+    if (cli_args_parse(&a, "check", argc, argv) != 0)
         return 2;
+    bool print = a.value[CLI_PRINT] != NULL;
+    if (print && a.json) {
+        fprintf(stderr, "tollgate check: --print is for people: it does not go with --json\n");
+        return 2;
+    }
     buf_init(&faults);
     buf_init(&text);
+    progress_begin("loading the configuration");
     struct generation *g = load_check_try(a.config, (struct slice){ NULL, 0 }, &faults);
-    if (g != NULL && a.print)
+    progress_end();
+    if (faults.n > 0)
+        cli_faults(&a, buf_slice(&faults));
+    if (g != NULL && print) {
         generation_print(g, &text);
-    else if (g != NULL)
-        buf_printf(&text, "%s: %u routes, no faults\n", a.config, g->nroutes);
-    if (g != NULL && !a.print)
-        check_restart(a.config, g);
-    fprintf(stderr, "%.*s", (int)faults.n, faults.n > 0 ? faults.p : "");
-    if (g != NULL && g->warnings.n > 0)
+        printf("%.*s", (int)text.n, text.n > 0 ? text.p : "");
+    } else if (g != NULL) {
+        print_fine(&a, g);
+    }
+    if (g != NULL && g->warnings.n > 0 && !a.json)
         fprintf(stderr, "%.*s", (int)g->warnings.n, g->warnings.p);
-    printf("%.*s", (int)text.n, text.n > 0 ? text.p : "");
     fflush(stdout);
     _exit(g != NULL ? 0 : 1); /* what the trial has open ends with the process */
 }
@@ -102,12 +148,17 @@ static const struct key_option *key_option_of(const char *flag)
     return NULL;
 }
 
-/* Adds the members that the options give to `record`, in their order; sets *id. 0, or the exit
- * code. */
-static int key_members(int argc, char **argv, const char **id, struct buf *record,
+/* Adds the members that the options give to `record`, in their order; sets *id and *json. 0, or
+ * the exit code. */
+static int key_members(int argc, char **argv, const char **id, bool *json, struct buf *record,
                        struct buf *routes)
 {
-    for (int i = 1; i < argc; i += 2) {
+    for (int i = 0; i < argc; i += 2) {
+        if (strcmp(argv[i], "--json") == 0) {
+            *json = true;
+            i--;
+            continue;
+        }
         const struct key_option *o = key_option_of(argv[i]);
         if (i + 1 >= argc)
             return key_fault("a value is missing behind", argv[i]);
@@ -159,7 +210,7 @@ static int key_record(const char *id, const char *digest, const struct buf *memb
     return code;
 }
 
-static int key_print(const char *id, const struct buf *members, const struct buf *routes)
+static int key_print(const char *id, bool json, const struct buf *members, const struct buf *routes)
 {
     char secret[KEY_SECRET_SIZE], digest[KEY_HEX_SIZE];
     struct buf line;
@@ -170,7 +221,9 @@ static int key_print(const char *id, const struct buf *members, const struct buf
     keystore_digest_hex(slice_of(secret), digest);
     buf_init(&line);
     int code = key_record(id, digest, members, routes, &line);
-    if (code == 0) {
+    if (code == 0 && json) {
+        printf("{\"secret\":\"%s\",\"record\":%.*s}\n", secret, (int)line.n, line.p);
+    } else if (code == 0) {
         fprintf(stderr, "The secret, shown only now:\n");
         printf("%s\n", secret);
         fflush(stdout);
@@ -184,18 +237,15 @@ static int key_print(const char *id, const struct buf *members, const struct buf
 int cli_key(int argc, char **argv)
 {
     const char *id = NULL;
+    bool json = false;
     struct buf members, routes;
-    if (argc < 1 || strcmp(argv[0], "new") != 0) {
-        fprintf(stderr, "tollgate key: the command is: tollgate key new --id ID\n");
-        return 2;
-    }
     buf_init(&members);
     buf_init(&routes);
-    int code = key_members(argc, argv, &id, &members, &routes);
+    int code = key_members(argc, argv, &id, &json, &members, &routes);
     if (code == 0 && (id == NULL || id[0] == '\0'))
         code = key_fault("--id ID is required, and", "not empty");
     if (code == 0)
-        code = key_print(id, &members, &routes);
+        code = key_print(id, json, &members, &routes);
     buf_deinit(&members);
     buf_deinit(&routes);
     return code;

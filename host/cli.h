@@ -1,5 +1,6 @@
-/* What a person types: one function a command. Each returns the process's exit code: 0; 1 where it
- * failed (said on stderr); 2 where the arguments make no sense. */
+/* What a person types: one function a command, with what stands behind its name. Each returns the
+ * process's exit code: 0; 1 where it failed (said on stderr); 2 where the arguments make no sense.
+ */
 #ifndef TOLLGATE_CLI_H
 #define TOLLGATE_CLI_H
 
@@ -16,5 +17,8 @@ int cli_key(int argc, char **argv);
 int cli_exec(int argc, char **argv);
 int cli_test(int argc, char **argv);
 int cli_new(int argc, char **argv);
+int cli_completion(int argc, char **argv);
+int cli_version(int argc, char **argv);
+int cli_help(int argc, char **argv);
 
 #endif

@@ -1,39 +1,145 @@
 /* See cli_args.h. */
 #include "cli_args.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-static int fault(const char *command, const char *what, const char *which)
+#include "json.h"
+
+static int fault(const struct cli_args *a, const char *what, const char *which)
 {
-    fprintf(stderr, "tollgate %s: %s %s (tollgate help lists what there is)\n", command, what,
-            which);
+    fprintf(stderr, "tollgate %s: %s %s (tollgate help %s tells what there is)\n", a->command->name,
+            what, which, a->command->name);
     return -1;
 }
 
-int cli_args_parse(struct cli_args *a, const char *command, int argc, char **argv, int takes,
-                   int words)
+static const struct cli_option *option_of(const struct cli_command *c, const char *arg, size_t n)
 {
-    *a = (struct cli_args){ .config = "gateway.lua" };
-    for (int i = 0; i < argc; i++) {
-        const char *arg = argv[i];
-        if (strcmp(arg, "-c") == 0 || strcmp(arg, "--config") == 0) {
-            if (++i >= argc)
-                return fault(command, "a file is missing behind", arg);
-            a->config = argv[i];
-        } else if (strcmp(arg, "--print") == 0 && (takes & CLI_PRINT)) {
-            a->print = true;
-        } else if (strcmp(arg, "--json") == 0 && (takes & CLI_JSON)) {
-            a->json = true;
-        } else if (strcmp(arg, "--rollback") == 0 && (takes & CLI_ROLLBACK)) {
-            a->rollback = true;
-        } else if (arg[0] == '-') {
-            return fault(command, "unknown option", arg);
-        } else if (a->nwords == words) {
-            return fault(command, "unexpected argument", arg);
+    if (strcmp(arg, "--config") == 0)
+        arg = "-c", n = 2;
+    for (const struct cli_option *o = c->options; o->flag != NULL; o++) {
+        if (strlen(o->flag) == n && strncmp(o->flag, arg, n) == 0)
+            return o;
+    }
+    return NULL;
+}
+
+/* Whether `value` is one of "a|b|c". */
+static bool among(const char *value, const char *choices)
+{
+    size_t n = strlen(value);
+    for (const char *at = choices;; at = strchr(at, '|') + 1) {
+        if (strncmp(at, value, n) == 0 && (at[n] == '|' || at[n] == '\0'))
+            return true;
+        if (strchr(at, '|') == NULL)
+            return false;
+    }
+}
+
+/* Takes the option at argv[i]; returns how many arguments it was, or -1. */
+static int take(struct cli_args *a, int argc, char **argv, int i)
+{
+    const char *equals = strncmp(argv[i], "--", 2) == 0 ? strchr(argv[i], '=') : NULL;
+    size_t n = equals != NULL ? (size_t)(equals - argv[i]) : strlen(argv[i]);
+    const struct cli_option *o = option_of(a->command, argv[i], n);
+    if (o == NULL || (equals != NULL && o->value == NULL))
+        return fault(a, "unknown option", argv[i]);
+    const char *value = o->value == NULL ? "" : equals != NULL ? equals + 1 : argv[i + 1];
+    int used = o->value != NULL && equals == NULL ? 2 : 1;
+    if (i + used > argc)
+        return fault(a,
+                     strcmp(o->value, "FILE") == 0 ? "a file is missing behind"
+                                                   : "a value is missing behind",
+                     argv[i]);
+    if (o->value != NULL && strchr(o->value, '|') != NULL && !among(value, o->value))
+        return fault(a, "must be one of", o->value);
+    if (o->id < CLI_OPTIONS)
+        a->value[o->id] = value;
+    return used;
+}
+
+int cli_args_parse(struct cli_args *a, const char *command, int argc, char **argv)
+{
+    *a = (struct cli_args){ .command = cli_command_named(command),
+                            .config = "gateway.lua",
+                            .rest = argc };
+    int used;
+    for (int i = 0; i < argc; i += used) {
+        used = 1;
+        bool option = argv[i][0] == '-' && argv[i][1] != '\0';
+        if (a->command->nwords < 0 &&
+            !(option && option_of(a->command, argv[i], strcspn(argv[i], "=")) != NULL)) {
+            a->rest = i;
+            return 0;
+        }
+        if (option) {
+            used = take(a, argc, argv, i);
+            if (used < 0)
+                return -1;
+        } else if (a->nwords == a->command->nwords) {
+            return fault(a, "unexpected argument", argv[i]);
         } else {
-            a->word[a->nwords++] = arg;
+            a->word[a->nwords++] = argv[i];
         }
     }
+    if (a->value[CLI_CONFIG] != NULL)
+        a->config = a->value[CLI_CONFIG];
+    a->json = a->value[CLI_JSON] != NULL;
     return 0;
+}
+
+/* --- what is said --- */
+
+static struct slice trimmed(struct slice text)
+{
+    while (text.n > 0 && text.p[text.n - 1] == '\n')
+        text.n--;
+    return text;
+}
+
+static void say_json(FILE *to, const char *name, struct slice text)
+{
+    struct buf out;
+    buf_init(&out);
+    buf_printf(&out, "{\"%s\":", name);
+    json_quote(&out, trimmed(text));
+    fprintf(to, "%.*s}\n", (int)out.n, out.p);
+    buf_deinit(&out);
+}
+
+int cli_failed(const struct cli_args *a, const char *format, ...)
+{
+    struct buf text;
+    va_list list;
+    char piece[8192];
+    va_start(list, format);
+    vsnprintf(piece, sizeof piece, format, list);
+    va_end(list);
+    buf_init(&text);
+    if (!a->json)
+        buf_printf(&text, "tollgate %s: ", a->command->name);
+    buf_add_text(&text, piece);
+    cli_faults(a, buf_slice(&text));
+    buf_deinit(&text);
+    return 1;
+}
+
+int cli_faults(const struct cli_args *a, struct slice lines)
+{
+    lines = trimmed(lines);
+    if (a->json)
+        say_json(stderr, "error", lines);
+    else if (lines.n > 0)
+        fprintf(stderr, "%.*s\n", (int)lines.n, lines.p);
+    return 1;
+}
+
+void cli_say(const struct cli_args *a, struct slice text)
+{
+    text = trimmed(text);
+    if (a->json)
+        say_json(stdout, "message", text);
+    else if (text.n > 0)
+        printf("%.*s\n", (int)text.n, text.p);
 }

@@ -10,6 +10,7 @@
 
 #include "api.h"
 #include "cli.h"
+#include "cli_args.h"
 #include "container.h"
 #include "generation.h"
 #include "log.h"
@@ -154,15 +155,10 @@ static int close_services(struct exec *e)
     return left > 0 || e->sv.leaks > 0;
 }
 
-/* --redis URL (or $TOLLGATE_REDIS) comes before the file; the rest belongs to what is run. */
-static const char *take_redis(int *argc, char ***argv)
+/* NULL: none. */
+static const char *redis_of(const struct cli_args *a)
 {
-    const char *url = getenv("TOLLGATE_REDIS");
-    if (*argc >= 2 && strcmp((*argv)[0], "--redis") == 0) {
-        url = (*argv)[1];
-        *argc -= 2;
-        *argv += 2;
-    }
+    const char *url = a->value[CLI_REDIS] != NULL ? a->value[CLI_REDIS] : getenv("TOLLGATE_REDIS");
     return url != NULL && url[0] != '\0' ? url : NULL;
 }
 
@@ -189,19 +185,24 @@ static int exec_main(const char *function, const char *redis, const char *first,
 
 int cli_exec(int argc, char **argv)
 {
-    const char *redis = take_redis(&argc, &argv);
+    struct cli_args a;
+    if (cli_args_parse(&a, "exec", argc, argv) != 0)
+        return 2;
+    argc -= a.rest, argv += a.rest;
     if (argc < 1) {
         fprintf(stderr,
                 "tollgate exec: name a file: tollgate exec [--redis URL] FILE [arguments]\n");
         return 2;
     }
-    return exec_main("file", redis, argv[0], argc - 1, argv + 1);
+    return exec_main("file", redis_of(&a), argv[0], argc - 1, argv + 1);
 }
 
 int cli_test(int argc, char **argv)
 {
-    const char *redis = take_redis(&argc, &argv);
-    return exec_main("test", redis, NULL, argc, argv);
+    struct cli_args a;
+    if (cli_args_parse(&a, "test", argc, argv) != 0)
+        return 2;
+    return exec_main("test", redis_of(&a), NULL, argc - a.rest, argv + a.rest);
 }
 
 int cli_new(int argc, char **argv)

@@ -24,9 +24,11 @@ static int ask(const struct cli_args *a, const char *plugin, int first)
     buf_printf(&line, "],\"json\":%s}", a->json ? "true" : "false");
     buf_add(&line, "", 1);
     int code = control_ask(a->config, line.p, &answer);
-    fprintf(code == 0 ? stdout : stderr, "%.*s", (int)answer.n, answer.n > 0 ? answer.p : "");
-    if (answer.n > 0 && answer.p[answer.n - 1] != '\n')
-        fputc('\n', code == 0 ? stdout : stderr);
+    if (code != 0)
+        cli_faults(a, buf_slice(&answer));
+    else
+        printf("%.*s%s", (int)answer.n, answer.n > 0 ? answer.p : "",
+               answer.n > 0 && answer.p[answer.n - 1] != '\n' ? "\n" : "");
     buf_deinit(&line);
     buf_deinit(&answer);
     return code;
@@ -35,7 +37,7 @@ static int ask(const struct cli_args *a, const char *plugin, int first)
 int cli_plugin(int argc, char **argv)
 {
     struct cli_args a;
-    if (cli_args_parse(&a, "plugin", argc, argv, CLI_JSON, CLI_WORDS) != 0)
+    if (cli_args_parse(&a, "plugin", argc, argv) != 0)
         return 2;
     if (a.nwords == 0) {
         fprintf(stderr, "tollgate plugin: the name of a plugin is missing\n");
@@ -47,7 +49,7 @@ int cli_plugin(int argc, char **argv)
 int cli_breaker(int argc, char **argv)
 {
     struct cli_args a;
-    if (cli_args_parse(&a, BREAKER, argc, argv, CLI_JSON, CLI_WORDS) != 0)
+    if (cli_args_parse(&a, BREAKER, argc, argv) != 0)
         return 2;
     return ask(&a, BREAKER, 0);
 }

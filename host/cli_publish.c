@@ -23,7 +23,7 @@ struct publish {
     struct task *task;
     bool ended;
     enum task_outcome outcome;
-    const char *config;
+    const struct cli_args *args;
     struct slice policy; /* p == NULL: files */
     lua_Number of;       /* 0: the new version */
     char seen[32];       /* "": any */
@@ -62,9 +62,9 @@ static int call(struct publish *p, int nargs)
         return 0;
     const char *problem = task_error(p->task);
     if (p->sv.rds != NULL && rds_state(p->sv.rds) != RDS_READY)
-        fprintf(stderr, "tollgate publish: redis: %s\n", rds_problem(p->sv.rds));
+        cli_failed(p->args, "redis: %s", rds_problem(p->sv.rds));
     else
-        fprintf(stderr, "tollgate publish: %.*s\n", (int)strcspn(problem, "\n"), problem);
+        cli_failed(p->args, "%.*s", (int)strcspn(problem, "\n"), problem);
     return -1;
 }
 
@@ -78,10 +78,10 @@ static struct slice keep(lua_State *L, int idx)
 static int prepare(struct publish *p)
 {
     lua_State *L = begin(p, "prepare");
-    lua_pushstring(L, p->config);
+    lua_pushstring(L, p->args->config);
     int err = call(p, 1);
     if (err == 0 && lua_isstring(L, 2)) {
-        fprintf(stderr, "%s\n", lua_tostring(L, 2));
+        cli_faults(p->args, slice_of(lua_tostring(L, 2)));
         err = -1;
     }
     if (err == 0)
@@ -122,10 +122,14 @@ static int commit(struct publish *p)
     else
         lua_pushnil(L);
     int err = call(p, 4);
-    if (err == 0 && p->of != 0)
-        printf("published version %s, the policy of version %.0f\n", lua_tostring(L, 1), p->of);
+    const char *version = err == 0 ? lua_tostring(L, 1) : "";
+    if (err == 0 && p->args->json)
+        printf(p->of != 0 ? "{\"version\":%s,\"policy_of\":%.0f}\n" : "{\"version\":%s}\n", version,
+               p->of);
+    else if (err == 0 && p->of != 0)
+        printf("published version %s, the policy of version %.0f\n", version, p->of);
     else if (err == 0)
-        printf("published version %s\n", lua_tostring(L, 1));
+        printf("published version %s\n", version);
     task_free(p->task);
     return err;
 }
@@ -135,8 +139,9 @@ static struct generation *check(const struct publish *p)
 {
     struct buf faults;
     buf_init(&faults);
-    struct generation *g = load_check_try(p->config, p->policy, &faults);
-    fprintf(stderr, "%.*s", (int)faults.n, faults.n > 0 ? faults.p : "");
+    struct generation *g = load_check_try(p->args->config, p->policy, &faults);
+    if (faults.n > 0)
+        cli_faults(p->args, buf_slice(&faults));
     buf_deinit(&faults);
     return g;
 }
@@ -148,7 +153,7 @@ static int open_redis(struct publish *p, const struct generation *checked)
     if (wrong == NULL && (p->sv.resolve = cli_redis_resolve(&p->loop, checked, &why)) == NULL)
         wrong = why;
     if (wrong != NULL) {
-        fprintf(stderr, "tollgate publish: %s\n", wrong);
+        cli_failed(p->args, "%s", wrong);
         return -1;
     }
     c.resolve = p->sv.resolve;
@@ -166,8 +171,8 @@ static int publish(struct publish *p, bool rollback)
     if ((checked = check(p)) == NULL || open_redis(p, checked) != 0)
         return -1;
     if (rollback && files) {
-        fprintf(stderr, "tollgate publish: --rollback is for routing.source = \"redis\"; put the "
-                        "former files in place and publish them\n");
+        cli_failed(p->args, "--rollback is for routing.source = \"redis\"; put the former files in "
+                            "place and publish them");
         return -1;
     }
     if (rollback && (former(p) != 0 || check(p) == NULL))
@@ -180,18 +185,18 @@ int cli_publish(int argc, char **argv)
     struct cli_args a;
     struct publish *p = mem_zalloc(sizeof *p);
     struct buf faults;
-    if (cli_args_parse(&a, "publish", argc, argv, CLI_ROLLBACK, 0) != 0) {
+    if (cli_args_parse(&a, "publish", argc, argv) != 0) {
         mem_free(p);
         return 2;
     }
     log_set_level(LOG_SILENT);
     if (loop_init(&p->loop) != 0)
         return 1;
-    p->config = a.config;
+    p->args = &a;
     p->sv.loop = &p->loop;
     buf_init(&faults);
     p->gen = generation_bare(&p->sv, &faults);
-    int code = p->gen != NULL && publish(p, a.rollback) == 0 ? 0 : 1;
+    int code = p->gen != NULL && publish(p, a.value[CLI_ROLLBACK] != NULL) == 0 ? 0 : 1;
     fflush(stdout);
     _exit(code); /* what the check has open ends with the process */
 }

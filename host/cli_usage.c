@@ -2,10 +2,12 @@
  * in key records, the counters in the gateway's Redis; host/lua/usage.lua puts them together, in a
  * coroutine of the loaded configuration's Lua state. */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "api.h"
 #include "cli.h"
 #include "cli_args.h"
+#include "cli_lua.h"
 #include "cli_redis.h"
 #include "generation.h"
 #include "log.h"
@@ -16,6 +18,7 @@ struct usage {
     struct services sv;
     struct generation *gen;
     struct task *task;
+    const struct cli_args *args;
     int code;
 };
 
@@ -25,7 +28,7 @@ static void finish(struct usage *u, enum task_outcome outcome)
 {
     u->code = 1;
     if (outcome == TASK_ERROR) {
-        fprintf(stderr, "tollgate usage: %s\n", task_error(u->task));
+        cli_failed(u->args, "%s", task_error(u->task));
         return;
     }
     lua_State *L = task_lua(u->task);
@@ -34,7 +37,7 @@ static void finish(struct usage *u, enum task_outcome outcome)
         1) { /* why Redis did not answer; the connection knows better where it has none */
         const char *problem =
             rds_state(u->sv.rds) == RDS_READY ? lua_tostring(L, 2) : rds_problem(u->sv.rds);
-        fprintf(stderr, "tollgate usage: redis: %s\n", problem);
+        cli_failed(u->args, "redis: %s", problem);
     }
 }
 
@@ -58,7 +61,10 @@ static void report(struct usage *u, const struct cli_args *a)
     else
         lua_pushnil(L);
     lua_pushboolean(L, a->json);
-    enum task_outcome outcome = task_call(u->task, 3);
+    struct terminal t;
+    terminal_look(&t, STDOUT_FILENO, a->value[CLI_COLOR]);
+    cli_lua_push_terminal(L, &t);
+    enum task_outcome outcome = task_call(u->task, 4);
     if (outcome == TASK_WAITS) {
         uv_ref((uv_handle_t *)&u->loop
                    .alarm); /* between two attempts to connect there is only a timer */
@@ -79,7 +85,7 @@ static int open_redis(struct usage *u)
     if (wrong == NULL && (u->sv.resolve = cli_redis_resolve(&u->loop, u->gen, &why)) == NULL)
         wrong = why;
     if (wrong != NULL) {
-        fprintf(stderr, "tollgate usage: %s\n", wrong);
+        cli_failed(u->args, "%s", wrong);
         return -1;
     }
     c.resolve = u->sv.resolve;
@@ -107,16 +113,17 @@ int cli_usage(int argc, char **argv)
     struct cli_args a;
     struct usage u = { .code = 1 };
     struct buf faults;
-    if (cli_args_parse(&a, "usage", argc, argv, CLI_JSON, 1) != 0)
+    if (cli_args_parse(&a, "usage", argc, argv) != 0)
         return 2;
     log_set_level(LOG_ERROR); /* what Redis's connection has to say is in the report */
     if (loop_init(&u.loop) != 0)
         return 1;
     u.sv.loop = &u.loop;
+    u.args = &a;
     buf_init(&faults);
     u.gen = generation_load(&u.sv, a.config, true, &faults);
     if (u.gen == NULL)
-        fprintf(stderr, "%.*s", (int)faults.n, faults.n > 0 ? faults.p : "");
+        cli_faults(&a, buf_slice(&faults));
     else if (open_redis(&u) == 0)
         report(&u, &a);
     buf_deinit(&faults);

@@ -262,7 +262,6 @@ int master_user_become(struct master *m);
 /* master_status.c, master_metrics.c */
 /* plugins: of master_command_status, or empty where they said nothing. */
 void master_status(struct master *m, struct slice plugins, struct buf *out);
-void master_status_text(struct master *m, struct buf *out); /* for people */
 void master_metrics(struct master *m, struct buf *out);
 /* To a plugin that asked, with the id that it gave. */
 void master_metrics_tell(struct master *m, struct member *w, uint64_t id);

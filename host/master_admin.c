@@ -1,6 +1,6 @@
 /* See master.h: actions, over a Unix socket (admin.sock, 0600) in the run directory. A request is
  * one line, an answer is text behind a first line that says "ok" or "failed"; then the connection
- * ends. reload, upgrade, reopen (the access log's file), status (JSON), status-text, restart-keys
+ * ends. reload, upgrade, reopen (the access log's file), status (JSON), metrics, restart-keys
  * (for check), plugin (behind it what host/lua/command.lua reads). */
 #include <stdio.h>
 #include <string.h>
@@ -96,8 +96,8 @@ static void act(struct action *x)
     struct buf out;
     void (*write)(struct master *, struct buf *) = NULL;
     const struct slice plugin = SLICE("plugin ");
-    if (slice_eq(verb, SLICE("status-text")))
-        write = master_status_text;
+    if (slice_eq(verb, SLICE("metrics")))
+        write = master_metrics;
     else if (slice_eq(verb, SLICE("restart-keys")))
         write = restart_lines;
     if (write != NULL) {
@@ -114,7 +114,7 @@ static void act(struct action *x)
         master_command(m, (struct slice){ verb.p + plugin.n, verb.n - plugin.n }, PLUGIN_MS,
                        on_acted, x);
     else if (!master_act(m, verb, on_acted, x))
-        finish(x, false, SLICE("there are: reload, upgrade, reopen, status, plugin\n"));
+        finish(x, false, SLICE("there are: reload, upgrade, reopen, status, metrics, plugin\n"));
 }
 
 static void on_read(void *arg, const char *bytes, size_t n)

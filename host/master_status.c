@@ -130,17 +130,6 @@ static void targets(struct master *m, struct buf *out)
     buf_add_text(out, "],");
 }
 
-static void add_target_line(void *arg, const char *name, enum target_health health, uint64_t until)
-{
-    struct list *l = arg;
-    buf_printf(l->out, "target %s:", name);
-    if (health != TARGET_HEALTH_UNKNOWN)
-        buf_add_text(l->out, health == TARGET_HEALTH_UP ? " healthy" : " unhealthy");
-    if (until != 0)
-        buf_printf(l->out, " not asked for another %" PRIu64 " s", (until - l->now + 999) / 1000);
-    buf_add_text(l->out, "\n");
-}
-
 /* Where the access log goes, and what became of its lines. */
 static void access_log(struct master *m, struct buf *out)
 {
@@ -175,9 +164,12 @@ void master_status(struct master *m, struct slice plugins, struct buf *out)
 {
     const char *why = master_not_ready(m);
     struct files f = { out, "" };
-    buf_printf(out, "{\"version\":\"%s\",\"pid\":%d,\"uptime_s\":%" PRId64 ",\"ready\":%s,",
-               TOLLGATE_VERSION, (int)getpid(), (loop_wall_ms() - m->started) / 1000,
-               why == NULL ? "true" : "false");
+    int64_t now = loop_wall_ms();
+    buf_printf(out,
+               "{\"version\":\"%s\",\"pid\":%d,\"now_ms\":%" PRId64 ",\"uptime_s\":%" PRId64
+               ",\"workers_configured\":%u,\"connections_limit\":%u,\"ready\":%s,",
+               TOLLGATE_VERSION, (int)getpid(), now, (now - m->started) / 1000, m->places,
+               (unsigned)m->plan->connections, why == NULL ? "true" : "false");
     member_text(out, "problem", why != NULL ? why : "");
     buf_printf(out, ",\"upgrading\":%s,\"generation\":%" PRIu64 ",\"hash\":\"%s\",",
                m->upgrading || m->rolling ? "true" : "false", m->plan->number, m->plan->hash);
@@ -197,34 +189,4 @@ void master_status(struct master *m, struct slice plugins, struct buf *out)
     buf_add_text(out, ",\"files\":{");
     snapshot_each_file(m->plan->snapshot, add_file, &f);
     buf_add_text(out, "}}");
-}
-
-void master_status_text(struct master *m, struct buf *out)
-{
-    static const char *const states[] = { "starting", "serving", "draining" };
-    const char *why = master_not_ready(m);
-    buf_printf(out, "tollgate %s, pid %d, up %" PRId64 " s: %s%s\n", TOLLGATE_VERSION,
-               (int)getpid(), (loop_wall_ms() - m->started) / 1000,
-               why == NULL ? "ready" : "not ready: ", why == NULL ? "" : why);
-    buf_printf(out, "generation %" PRIu64 " of %s, %.12s\n", m->plan->number, m->config,
-               m->plan->hash);
-    if (m->last_reload.at != 0)
-        buf_printf(out, "last reload %" PRId64 " s ago: %s\n",
-                   (loop_wall_ms() - m->last_reload.at) / 1000, m->last_reload.text);
-    if (m->routing.followed != 0)
-        buf_printf(out, "routing version %" PRIu64 "%s%s\n", *zone_routing(m->zone),
-                   m->routing.problem[0] != '\0' ? "; " : "", m->routing.problem);
-    for (const struct quarantined *q = m->quarantine; q != NULL; q = q->next)
-        buf_printf(out, "plugin %s: %u workers were killed in it%s\n", q->plugin, q->kills,
-                   q->active ? "; quarantined" : "");
-    struct list l = { out, "", zone_now() };
-    target_table_each(zone_targets(m->zone), l.now, add_target_line, &l);
-    buf_add_text(out, "worker     pid  state     generation  connections  up\n");
-    for (const struct member *w = m->members; w != NULL; w = w->next) {
-        const struct zone_slot *s = zone_slot(m->zone, w->slot);
-        buf_printf(out, "%6u %7d  %-8s  %10" PRIu64 "  %11" PRIu64 "  %" PRId64 " s\n", w->place,
-                   (int)w->pid, states[w->state], s->generation, s->connections,
-                   s->started != 0 ? (loop_wall_ms() - (int64_t)s->started) / 1000 : 0);
-    }
-    buf_add_text(out, "files: tollgate status --json lists them with their hashes\n");
 }

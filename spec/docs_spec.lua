@@ -167,11 +167,11 @@ describe("the documents", function()
     local text = read("README.md") .. read("CONTRIBUTING.md")
     local seen = 0
     for command in text:gmatch("%f[%w/]tollgate ([a-z]+) ?[%w%-]*[`\n ]") do
-      if help:find("tollgate " .. command, 1, true) then seen = seen + 1 end
+      if help:find("\n  " .. command .. "%f[ \n]") then seen = seen + 1 end
     end
     assert.is_true(seen > 0)
     for span in text:gmatch("`tollgate ([a-z]+)[^`]*`") do
-      assert(help:find("tollgate " .. span, 1, true), "no command: tollgate " .. span)
+      assert(help:find("\n  " .. span .. "%f[ \n]"), "no command: tollgate " .. span)
     end
     for _, block in ipairs(blocks(text, "sh")) do
       for line in block:gmatch("[^\n]+") do

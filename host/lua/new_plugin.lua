@@ -113,11 +113,11 @@ end
 
 --- Runs the command.
 -- @tparam string shipped folder of the plugins that ship
--- @tparam {string,...} args behind `tollgate new`
+-- @tparam {string,...} args behind `tollgate new plugin`
 -- @treturn integer exit code: 0; 1 where a file is in the way or cannot be written; 2 where the arguments make no sense
 function M.command(shipped, args)
-  local name = args[2]
-  if args[1] ~= "plugin" or not name or args[3] then
+  local name = args[1]
+  if not name or args[2] then
     return fail(2, "the command is: tollgate new plugin NAME")
   end
   local fault = fault_of(name, shipped)

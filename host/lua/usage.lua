@@ -203,64 +203,67 @@ local function month_of(time)
     ("%04d-%02d-01T00:00:00Z"):format(next_year, next_month)
 end
 
-local function fail(format, ...)
-  io.stderr:write(("tollgate usage: " .. format .. "\n"):format(...))
+local function fail(view, format, ...)
+  local text = format:format(...)
+  io.stderr:write(view.json and tg.json.encode { error = text } or "tollgate usage: " .. text, "\n")
   return 1
 end
 
-local function unknown_key(book, id)
+local function unknown_key(view, book, id)
   local where = #book.files > 0 and table.concat(book.files, ", ") .. " has none" or "no route has auth with a key file"
-  return fail("no key %s: %s, and Redis knows nothing of it", tg.json.encode(id), where)
+  return fail(view, "no key %s: %s, and Redis knows nothing of it", tg.json.encode(id), where)
 end
 
-local function report_one(book, key, when, json)
-  if #key.limits == 0 and not key.seen and not book.by_id[key.id] then return unknown_key(book, key.id) end
-  if key.fault then return fail("%s", key.fault) end
-  io.stdout:write(json and form.json(key, when) or form.page(key, when))
+local function report_one(book, key, when, view)
+  if #key.limits == 0 and not key.seen and not book.by_id[key.id] then return unknown_key(view, book, key.id) end
+  if key.fault then return fail(view, "%s", key.fault) end
+  io.stdout:write(view.json and form.json(key, when) or form.page(key, when, view.terminal))
   return 0
 end
 
-local function report_all(book, names, when, json)
+local function report_all(book, names, when, view)
   local code, marked, batch = 0, false, {}
-  if not json then io.stdout:write(form.heading(when)) end
+  if not view.json then io.stdout:write(form.heading(when)) end
   for i, key in ipairs(book.list) do
-    if key.fault then code = fail("%s", key.fault) else batch[#batch + 1] = key end
+    if key.fault then code = fail(view, "%s", key.fault) else batch[#batch + 1] = key end
     if #batch == BATCH or i == #book.list then
       if #batch > 0 then read_batch(names, batch, when.stamp) end
       for _, one in ipairs(batch) do
-        io.stdout:write(json and form.json(one, when) or form.lines(one))
+        io.stdout:write(view.json and form.json(one, when) or form.lines(one, view.terminal))
         marked = marked or (#one.limits > 0 and not one.spent)
       end
       batch = {}
     end
   end
-  if marked and not json then io.stdout:write(form.MARK) end
+  if marked and not view.json then io.stdout:write(form.MARK) end
   return code
 end
 
-local function run(config, wanted, json)
+local function run(config, wanted, view)
   local book = book_of(config, wanted)
   local names = namer(config.redis ~= nil and config.redis.hash_tags)
   local time = tonumber(ask({ { "TIME" } })[1][1])
   local stamp, month, ends = month_of(time)
   local when = { stamp = stamp, month = month, ends = ends }
-  if not wanted then return report_all(book, names, when, json) end
+  if not wanted then return report_all(book, names, when, view) end
   local key = book.by_id[wanted] or { id = wanted, limits = {} }
   read_batch(names, { key }, stamp)
-  return report_one(book, key, when, json)
+  return report_one(book, key, when, view)
 end
 
 --- Prints usage.
 -- @tparam table config the loaded configuration
 -- @tparam string|nil wanted one key's id; nil: all keys
--- @tparam boolean json one line of JSON a key
+-- @tparam boolean json one line of JSON a key; failures as { "error": … }
+-- @tparam table terminal what stdout is: tty, color, utf8, width
 -- @treturn integer exit code
 -- @treturn string|nil why Redis did not answer
-function M.run(config, wanted, json)
-  local ok, code = pcall(run, config, wanted, json)
+function M.run(config, wanted, json, terminal)
+  local view = { json = json, terminal = terminal }
+  local ok, code = pcall(run, config, wanted, view)
   if ok then return code end
   if type(code) == "table" then return 1, code.redis end
-  return fail("%s", tostring(code))
+  return fail(view, "%s", tostring(code))
 end
 
 return M

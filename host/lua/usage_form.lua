@@ -1,8 +1,11 @@
 -- How tollgate usage shows what it found: one line of JSON a key, a page for one key, a table for all. No I/O.
 
 local json = require("tollgate").json
+local terminal = require "tollgate.terminal"
 
 local M = {}
+
+local BAR_OF_PAGE, BAR_OF_LINE, WIDE = 30, 16, 130 -- characters
 
 -- An id as it is, unless it would spoil the line.
 local function shown(id) return id:find("^[%w%p ]+$") and id or json.encode(id) end
@@ -34,8 +37,15 @@ end
 
 local function row(name, format, ...) return ("%-16s " .. format .. "\n"):format(name, ...) end
 
+-- Spent and reserved of a budget; what is reserved is in what is spent where it is not known apart.
+local function bar(key, limits, width, view)
+  if not view.tty or not limits.budget or limits.budget == 0 then return "" end
+  return "  " .. terminal.bar((key.spent or key.charged) / limits.budget, (key.reserved or 0) / limits.budget, width, view)
+end
+
 --- A key as a page of text.
-function M.page(key, when)
+-- @tparam table view the terminal; bars are for one
+function M.page(key, when, view)
   local out = { row("key", "%s%s", shown(key.id), key.disabled and " (disabled)" or ""),
     row("month", "%s, ends %s", when.month, when.ends),
     row("tokens, month", "%.0f (spent and reserved)", key.charged),
@@ -46,7 +56,7 @@ function M.page(key, when)
     local part = share(key, one)
     local where = #key.limits > 1 and " on " .. table.concat(one.routes, ", ") or ""
     out[#out + 1] = row("budget", "%s%s%s", number(one.budget) or "none", where,
-      part and (", %.1f %% of it spent and reserved"):format(100 * part) or "")
+      part and (", %.1f %% of it spent and reserved"):format(100 * part) .. bar(key, one, BAR_OF_PAGE, view) or "")
     rated = rated or one.rate ~= nil
   end
   if rated then
@@ -65,15 +75,17 @@ function M.heading(when)
 end
 
 --- A key's lines of the table. Where what is reserved is unknown, spent has it in it and is marked.
-function M.lines(key)
+-- @tparam table view the terminal; bars are for one that is wide enough
+function M.lines(key, view)
   local out = {}
   if #key.limits == 0 then return COLUMNS:format(shown(key.id), number(key.charged), "", "", "-", "-", "no route") end
   for i, one in ipairs(key.limits) do
     local part = share(key, one)
     local first = i == 1
+    local drawn = view.width >= WIDE and bar(key, one, BAR_OF_LINE, view) or ""
     out[i] = COLUMNS:format(first and shown(key.id) or "", first and (number(key.spent) or number(key.charged) .. "*") or "",
       first and (number(key.reserved) or "unknown") or "", first and (number(key.in_flight) or "unknown") or "",
-      number(one.budget) or "none", part and ("%.1f %%"):format(100 * part) or "-", table.concat(one.routes, ", "))
+      number(one.budget) or "none", part and ("%.1f %%"):format(100 * part) or "-", table.concat(one.routes, ", ") .. drawn)
   end
   return table.concat(out)
 end

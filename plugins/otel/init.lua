@@ -17,6 +17,7 @@ local attributes = require "otel.attributes"
 local exporter = require "otel.exporter"
 local figures = require "otel.figures"
 local span = require "otel.span"
+local prometheus = require "tollgate.prometheus"
 
 local TOKEN = "^[%w!#$%%&'*+.^_`|~-]+$" -- name of a header field, RFC 9110, section 5.6.2
 local LOG_EVERY = 60                    -- seconds between two log lines about one signal
@@ -161,7 +162,7 @@ end
 local function read_figures(self)
   local text, err = tg.metrics.read()
   if not text then return tg.log.warn("otel: the metrics cannot be read: ", err) end
-  local list = figures.metrics(figures.parse(text), tg.now(), tg.json.array)
+  local list = figures.metrics(prometheus.parse(text), tg.now(), tg.json.array)
   local parts = {}
   for i, metric in ipairs(list) do parts[i] = tg.json.encode(metric) end
   self.figures:add(table.concat(parts, ","))

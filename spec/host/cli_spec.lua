@@ -137,17 +137,41 @@ describe("version, help and nonsense", function()
     for _, name in ipairs { "help", "--help", "-h" } do
       local res = support.tollgate { name }
       assert.same({ 0, "" }, { res.code, res.err })
-      for _, command in ipairs { "run", "check", "usage", "key new", "version", "--print", "--json" } do
+      for _, command in ipairs { "run", "check", "usage", "key new", "version", "--json" } do
         assert.is_truthy(res.out:find(command, 1, true), command)
       end
     end
   end))
 
+  it("help tells of each command that it lists, as --help behind it does", async(function()
+    local list = support.tollgate({ "help" }).out
+    local n = 0
+    for name in list:gmatch "\n  (%l[%l ]-)  " do
+      local words = {}
+      for word in name:gmatch "%S+" do words[#words + 1] = word end
+      local res = support.tollgate { "help", unpack(words) }
+      assert.same({ 0, "" }, { res.code, res.err })
+      assert.is_truthy(res.out:find("tollgate " .. name, 1, true))
+      if name ~= "exec" and name ~= "test" then -- whose arguments are not ours
+        words[#words + 1] = "--help"
+        assert.same(res, support.tollgate(words))
+      end
+      n = n + 1
+    end
+    assert.is_true(n >= 15, n)
+    assert.matches("%-%-print +shows the effective", support.tollgate({ "help", "check" }).out)
+  end))
+
   it("what makes no sense: exit code 2, stdout empty, the reason on stderr", async(function()
     for args, reason in pairs {
-      [{}] = "tollgate run", [{ "rnu" }] = "no command 'rnu'", [{ "run", "--frob" }] = "unknown option %-%-frob",
+      [{}] = "a gateway that runs Lua plugins", [{ "rnu" }] = "no command 'rnu'",
+      [{ "run", "--frob" }] = "unknown option %-%-frob",
       [{ "check", "extra" }] = "unexpected argument extra", [{ "check", "-c" }] = "a file is missing behind %-c",
-      [{ "check", "--json" }] = "unknown option", [{ "run", "--print" }] = "unknown option",
+      [{ "check", "--json", "--print" }] = "does not go with", [{ "run", "--print" }] = "unknown option",
+      [{ "status", "--color", "blue" }] = "must be one of auto|always|never",
+      [{ "run", "--json=x" }] = "unknown option",
+      [{ "help", "nothing" }] = "no command 'nothing'", [{ "key" }] = "the command is: tollgate key new",
+      [{ "key", "old" }] = "the command is: tollgate key new", [{ "completion", "tcsh" }] = "name the shell",
       [{ "usage", "a", "b" }] = "unexpected argument b", [{ "usage", "--print", "a" }] = "unknown option",
     } do
       local res = support.tollgate(args)

@@ -1,6 +1,7 @@
 -- From Prometheus' text to OTLP's metrics.
 package.path = "plugins/?.lua;" .. package.path
 local figures = require "otel.figures"
+local prometheus = assert(loadfile "host/lua/prometheus.lua")()
 local rig = require "spec.plugins.otel.rig"
 
 local function array(t) return t end
@@ -38,7 +39,7 @@ my_count 3
 
 local function by_name()
   local map = {}
-  for _, one in ipairs(figures.metrics(figures.parse(TEXT), 1700000060, array)) do map[one.name] = one end
+  for _, one in ipairs(figures.metrics(prometheus.parse(TEXT), 1700000060, array)) do map[one.name] = one end
   return map
 end
 

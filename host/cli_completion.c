@@ -1,0 +1,171 @@
+/* tollgate completion: what the table of commands says, as scripts for shells. Values that are
+ * shown as "a|b" are completed by these words, FILE by files. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "cli_args.h"
+
+/* The words that may stand where `values` is shown as "a|b" or "[a|b X]", spaces between. */
+static void print_choices(const char *values)
+{
+    for (; *values != '\0' && *values != ' '; values++) {
+        if (*values != '[' && *values != ']')
+            putchar(*values == '|' ? ' ' : *values);
+    }
+}
+
+static void bash(void)
+{
+    printf("# bash completion of tollgate; made by tollgate completion bash\n"
+           "_tollgate() {\n"
+           "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+           "  COMPREPLY=()\n"
+           "  case $prev in\n"
+           "    -c | --config) compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\")); return "
+           ";;\n"
+           "    --color) COMPREPLY=($(compgen -W 'auto always never' -- \"$cur\")); return ;;\n"
+           "  esac\n"
+           "  case \"${COMP_WORDS[1]} ${COMP_WORDS[2]}\" in\n");
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+        printf(strchr(c->name, ' ') != NULL ? "    '%s'*) words='" : "    '%s '*) words='",
+               c->name);
+        for (const struct cli_option *o = c->options; o->flag != NULL; o++)
+            printf("%s ", o->flag);
+        if (c->words != NULL && strchr(c->words, '|') != NULL)
+            print_choices(c->words);
+        printf("' ;;\n");
+    }
+    printf("  esac\n"
+           "  if ((COMP_CWORD == 1)); then\n    words='");
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
+        printf("%.*s ", (int)strcspn(c->name, " "), c->name);
+    printf("'\n"
+           "  elif ((COMP_CWORD == 2)); then\n"
+           "    case ${COMP_WORDS[1]} in\n");
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+        const char *second = strchr(c->name, ' ');
+        if (second != NULL)
+            printf("      %.*s) words=%s ;;\n", (int)(second - c->name), c->name, second + 1);
+    }
+    printf("    esac\n"
+           "  fi\n"
+           "  if [[ ${COMP_WORDS[1]} == exec && $cur != -* ]]; then\n"
+           "    compopt -o filenames\n    COMPREPLY=($(compgen -f -- \"$cur\"))\n    return\n"
+           "  fi\n"
+           "  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+           "}\n"
+           "complete -F _tollgate tollgate\n");
+}
+
+/* Text within single quotes, for zsh and fish. */
+static void quoted(const char *text, const char *apostrophe)
+{
+    for (; *text != '\0'; text++) {
+        if (*text == '\'')
+            fputs(apostrophe, stdout);
+        else if (*text == '[' || *text == ']' || *text == ':')
+            putchar(*text == ':' ? ',' : *text == '[' ? '(' : ')');
+        else
+            putchar(*text);
+    }
+}
+
+static void zsh(void)
+{
+    printf("#compdef tollgate\n# zsh completion of tollgate; made by tollgate completion zsh\n"
+           "_tollgate() {\n"
+           "  local -a commands\n"
+           "  if (( CURRENT == 2 )); then\n    commands=(\n");
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+        printf("      '%.*s:", (int)strcspn(c->name, " "), c->name);
+        quoted(c->help, "'\\''");
+        printf("'\n");
+    }
+    printf("    )\n    _describe command commands\n    return\n  fi\n"
+           "  case $words[2] in\n");
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+        const char *second = strchr(c->name, ' ');
+        printf("    %.*s) _arguments", (int)strcspn(c->name, " "), c->name);
+        if (second != NULL)
+            printf(" '2:what:(%s)'", second + 1);
+        for (const struct cli_option *o = c->options; o->flag != NULL; o++) {
+            printf(" '%s[", o->flag);
+            quoted(o->help, "'\\''");
+            printf("]");
+            if (o->value != NULL && strchr(o->value, '|') != NULL) {
+                printf(":value:(");
+                print_choices(o->value);
+                printf(")");
+            } else if (o->value != NULL) {
+                printf(":%s:%s", o->value, strcmp(o->value, "FILE") == 0 ? "_files" : " ");
+            }
+            printf("'");
+        }
+        if (c->words != NULL && strchr(c->words, '|') != NULL) {
+            printf(" '2:what:(");
+            print_choices(c->words);
+            printf(")'");
+        } else if (c->words != NULL) {
+            printf(" '*:argument:_files'");
+        }
+        printf(" ;;\n");
+    }
+    printf("  esac\n}\n_tollgate \"$@\"\n");
+}
+
+static void fish(void)
+{
+    printf("# fish completion of tollgate; made by tollgate completion fish\n"
+           "complete -c tollgate -f\n");
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+        const char *second = strchr(c->name, ' ');
+        int n = (int)strcspn(c->name, " ");
+        printf("complete -c tollgate -n __fish_use_subcommand -a %.*s -d '", n, c->name);
+        quoted(c->help, "\\'");
+        printf("'\n");
+        if (second != NULL)
+            printf("complete -c tollgate -n '__fish_seen_subcommand_from %.*s' -a %s\n", n, c->name,
+                   second + 1);
+        if (c->words != NULL && strchr(c->words, '|') != NULL) {
+            printf("complete -c tollgate -n '__fish_seen_subcommand_from %.*s' -a '", n, c->name);
+            print_choices(c->words);
+            printf("'\n");
+        }
+        if (strcmp(c->name, "exec") == 0)
+            printf("complete -c tollgate -n '__fish_seen_subcommand_from exec' -F\n");
+        for (const struct cli_option *o = c->options; o->flag != NULL; o++) {
+            printf("complete -c tollgate -n '__fish_seen_subcommand_from %.*s' %s %s", n, c->name,
+                   o->flag[1] == '-' ? "-l" : "-s", o->flag + (o->flag[1] == '-' ? 2 : 1));
+            if (o->value != NULL && strchr(o->value, '|') != NULL) {
+                printf(" -x -a '");
+                print_choices(o->value);
+                printf("'");
+            } else if (o->value != NULL) {
+                printf(strcmp(o->value, "FILE") == 0 ? " -r -F" : " -x");
+            }
+            printf(" -d '");
+            quoted(o->help, "\\'");
+            printf("'\n");
+        }
+    }
+}
+
+int cli_completion(int argc, char **argv)
+{
+    struct cli_args a;
+    if (cli_args_parse(&a, "completion", argc, argv) != 0)
+        return 2;
+    const char *shell = a.nwords > 0 ? a.word[0] : "";
+    if (strcmp(shell, "bash") == 0)
+        bash();
+    else if (strcmp(shell, "zsh") == 0)
+        zsh();
+    else if (strcmp(shell, "fish") == 0)
+        fish();
+    else {
+        fprintf(stderr, "tollgate completion: name the shell: bash, zsh or fish\n");
+        return 2;
+    }
+    return 0;
+}
