@@ -45,6 +45,7 @@ describe("an installation", function()
       assert.same(lua_names(dir), lua_names(share .. dir))
     end
     assert.is_nil(uv.fs_stat(share .. "examples/quickstart/data"))
+    assert.is_truthy(uv.fs_stat(share .. "../man/man5/gateway.lua.5"))
   end))
 
   it("runs the quickstart from another folder", async(function()
