@@ -19,10 +19,9 @@ static void add_forwarded(struct exchange *x, struct headers *h, const struct ta
 
 void exchange_add_via(struct exchange *x, struct headers *h, int minor)
 {
-    if (x->sv->via != NULL)
-        headers_add(
-            h, SLICE("via"),
-            arena_printf(&x->arena, "1.%d %s", minor, x->sv->via)); /* RFC 9110, section 7.6.3 */
+    struct slice via = x->gen->settings.via[minor];
+    if (via.p != NULL)
+        headers_add(h, SLICE("via"), via);
 }
 
 static struct slice target_of(struct exchange *x)

@@ -31,7 +31,6 @@ static void apply_settings(struct gateway *gw)
     const char *why;
     if (resolve_set_options(gw->sv.resolve, &s->resolver, &why) != 0)
         log_error("resolver: %s; names are asked for as before", why);
-    gw->sv.via = s->via;
     gw->sv.hash_tags = s->redis_hash_tags;
 }
 

@@ -51,7 +51,7 @@ struct settings {
     bool core_dumps;
     const char *log_level;
     const struct access_settings *access; /* NULL: no access log */
-    const char *via;                      /* NULL: none */
+    struct slice via[2];                  /* value of Via by minor version; p NULL: none */
     struct {
         uint64_t head, body, keepalive, write, drain, handshake, ticket_keys;
     } timeouts; /* ms */

@@ -142,6 +142,15 @@ static void read_supervision(struct generation *g, struct settings *s)
     generation_leave(g);
 }
 
+/* Via as origins and clients get it (RFC 9110, section 7.6.3), of requests and answers in either
+ * version. */
+static void read_via(struct generation *g, struct settings *s)
+{
+    const char *name = generation_get_text(g, "via");
+    for (int minor = 0; name != NULL && minor < 2; minor++)
+        s->via[minor] = arena_printf(&g->arena, "1.%d %s", minor, name);
+}
+
 static int read_settings(struct generation *g, struct buf *faults)
 {
     struct settings *s = &g->settings;
@@ -154,7 +163,7 @@ static int read_settings(struct generation *g, struct buf *faults)
     s->run_dir = generation_get_text(g, "run_dir");
     s->user = generation_get_text(g, "user");
     s->core_dumps = generation_get_bool(g, "core_dumps");
-    s->via = generation_get_text(g, "via");
+    read_via(g, s);
     generation_enter(g, "shared");
     s->shared_size = generation_get_number(g, "size");
     generation_leave(g);

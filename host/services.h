@@ -70,7 +70,6 @@ struct services {
     uint32_t leaks;                    /* found so far */
     bool draining;                     /* answers say that their connection ends */
     bool hash_tags;
-    const char *via; /* pseudonym in Via, or NULL */
     struct task_watch watch;
     struct generation *generations; /* all that live, newest first */
     uint32_t ngenerations;
