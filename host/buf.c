@@ -26,35 +26,14 @@ void buf_deinit(struct buf *b)
     buf_init(b);
 }
 
-char *buf_reserve(struct buf *b, size_t n)
+void buf_grow(struct buf *b, size_t n)
 {
-    if (b->cap - b->n < n) {
-        size_t cap = b->cap < 256 ? 256 : b->cap * 2;
-        if (cap < b->n + n)
-            cap = b->n + n;
-        b->p = mem_realloc(b->p, cap);
-        bytes += cap - b->cap;
-        b->cap = cap;
-    }
-    return b->p + b->n;
-}
-
-void buf_add(struct buf *b, const void *p, size_t n)
-{
-    if (n == 0)
-        return;
-    memcpy(buf_reserve(b, n), p, n);
-    b->n += n;
-}
-
-void buf_add_slice(struct buf *b, struct slice s)
-{
-    buf_add(b, s.p, s.n);
-}
-
-void buf_add_text(struct buf *b, const char *text)
-{
-    buf_add(b, text, strlen(text));
+    size_t cap = b->cap < 256 ? 256 : b->cap * 2;
+    if (cap < b->n + n)
+        cap = b->n + n;
+    b->p = mem_realloc(b->p, cap);
+    bytes += cap - b->cap;
+    b->cap = cap;
 }
 
 void buf_add_number(struct buf *b, uint64_t n)

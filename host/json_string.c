@@ -66,18 +66,24 @@ static int utf8_lead(unsigned char b, uint8_t *low, uint8_t *high)
     return b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;
 }
 
+/* Whether eight bytes are ASCII and neither control characters, quotes nor backslashes. */
+static bool plain_word(const unsigned char *p)
+{
+    const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
+    uint64_t w;
+    memcpy(&w, p, 8);
+    uint64_t quote = w ^ ones * '"', slash = w ^ ones * '\\';
+    return ((w | (w - ones * 0x20) | (quote - ones) | (slash - ones)) & tops) == 0;
+}
+
 /* The end of the run of ASCII that is neither a control character, a quote nor a backslash. */
 static const unsigned char *plain_end(const unsigned char *p, const unsigned char *end)
 {
-    const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
-    while (end - p >= 8) {
-        uint64_t w;
-        memcpy(&w, p, 8);
-        uint64_t quote = w ^ ones * '"', slash = w ^ ones * '\\';
-        if (((w | (w - ones * 0x20) | (quote - ones) | (slash - ones)) & tops) != 0)
-            break;
+    const unsigned char *begin = p;
+    while (end - p >= 8 && plain_word(p))
         p += 8;
-    }
+    if (end - p < 8 && end - begin >= 8 && plain_word(end - 8)) /* some bytes twice */
+        return end;
     while (p < end && *p >= 0x20 && *p < 0x80 && *p != '"' && *p != '\\')
         p++;
     return p;
@@ -253,34 +259,41 @@ static size_t utf8_length(const unsigned char *p, const unsigned char *end)
     return (size_t)left + 1;
 }
 
-void json_quote(struct buf *out, struct slice text)
+/* Writes to an odd character's place what stands for it; returns how many bytes it took. */
+static size_t quote_odd(struct buf *out, const unsigned char *p, const unsigned char *end)
 {
     static const char named[] = "\"\\\b\f\n\r\t", names[] = "\"\\bfnrt";
+    size_t n = *p < 0x80 ? 1 : utf8_length(p, end);
+    const char *at = *p == 0 || *p >= 0x80 ? NULL : strchr(named, *p);
+    if (at != NULL)
+        buf_add(out, (char[]){ '\\', names[at - named] }, 2);
+    else if (*p < 0x20)
+        buf_printf(out, "\\u%04x", (unsigned)*p);
+    else if (n == 0)
+        buf_add_text(out, "\xef\xbf\xbd");
+    else
+        buf_add(out, p, n);
+    return n == 0 ? 1 : n;
+}
+
+void json_quote(struct buf *out, struct slice text)
+{
     const unsigned char *p = (const unsigned char *)text.p, *end = p + text.n;
+    char *to = buf_reserve(out, text.n + 2);
+    to[0] = '"';
     if (text.n > 0 && plain_end(p, end) == end) { /* as most texts are */
-        char *at = buf_reserve(out, text.n + 2);
-        at[0] = at[text.n + 1] = '"';
-        memcpy(at + 1, p, text.n);
+        memcpy(to + 1, p, text.n);
+        to[text.n + 1] = '"';
         out->n += text.n + 2;
         return;
     }
-    buf_add(out, "\"", 1);
+    out->n++;
     while (p < end) {
         const unsigned char *stop = plain_end(p, end);
         buf_add(out, p, (size_t)(stop - p));
         if ((p = stop) == end)
             break;
-        size_t n = *p < 0x80 ? 1 : utf8_length(p, end);
-        const char *at = *p == 0 || *p >= 0x80 ? NULL : strchr(named, *p);
-        if (at != NULL)
-            buf_add(out, (char[]){ '\\', names[at - named] }, 2);
-        else if (*p < 0x20)
-            buf_printf(out, "\\u%04x", (unsigned)*p);
-        else if (n == 0)
-            buf_add_text(out, "\xef\xbf\xbd");
-        else
-            buf_add(out, p, n);
-        p += n == 0 ? 1 : n;
+        p += quote_odd(out, p, end);
     }
     buf_add(out, "\"", 1);
 }
