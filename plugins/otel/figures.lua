@@ -10,13 +10,12 @@ local CUMULATIVE = 2 -- AggregationTemporality
 local UNITS = { { "_seconds$", "s" }, { "_seconds_total$", "s" }, { "_bytes$", "By" }, { "_bytes_total$", "By" } }
 
 local function number_point(point, value)
-  if value == math.floor(value) and math.abs(value) < 2 ^ 53 then
-    point.asInt = ("%.0f"):format(value)
-  else
-    point.asDouble = value
-  end
+  -- Of one type for ever: who tells series apart by it would else see another one in seconds that happen to be whole.
+  point.asDouble = value
   return point
 end
+
+local function finite(value) return value and math.abs(value) < math.huge end
 
 local function histogram_point(point, series, array)
   local bounds, counts, before = array {}, {}, 0
@@ -25,7 +24,8 @@ local function histogram_point(point, series, array)
     counts[i] = ("%.0f"):format(bucket.count - before)
     before = bucket.count
   end
-  point.count, point.sum = ("%.0f"):format(series._count), series._sum
+  point.count = ("%.0f"):format(series._count)
+  if finite(series._sum) then point.sum = series._sum end
   point.explicitBounds, point.bucketCounts = bounds, counts
   return point
 end
@@ -44,7 +44,7 @@ local function metric_of(family, times, array)
     if family.kind ~= "gauge" then point.startTimeUnixNano = times.started end
     if family.kind == "histogram" and series._count then
       points[#points + 1] = histogram_point(point, series, array)
-    elseif family.kind ~= "histogram" and series.value and math.abs(series.value) < math.huge then
+    elseif family.kind ~= "histogram" and finite(series.value) then
       points[#points + 1] = number_point(point, series.value)
     end
   end

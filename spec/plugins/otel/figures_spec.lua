@@ -22,6 +22,11 @@ b_seconds_bucket{route="x",le="1"} 3
 b_seconds_bucket{route="x",le="+Inf"} 5
 b_seconds_sum{route="x"} 7.5
 b_seconds_count{route="x"} 5
+b_seconds_bucket{route="y",le="0.1"} 0
+b_seconds_bucket{route="y",le="1"} 0
+b_seconds_bucket{route="y",le="+Inf"} 1
+b_seconds_sum{route="y"} +Inf
+b_seconds_count{route="y"} 1
 b_seconds_bucket{route="{",le="0.1"} 0
 b_seconds_bucket{route="{",le="1"} 0
 b_seconds_bucket{route="{",le="+Inf"} 0
@@ -47,7 +52,7 @@ it("counters are monotonic sums since the gateway's start, labels whatever stand
   local a = by_name().a_total
   assert.same({ "Things", "1", 2, true }, { a.description, a.unit, a.sum.aggregationTemporality, a.sum.isMonotonic })
   local one, two = unpack(a.sum.dataPoints)
-  assert.same({ "5", "1700000000250000000", "1700000060000000000" }, { one.asInt, one.startTimeUnixNano, one.timeUnixNano })
+  assert.same({ 5, "1700000000250000000", "1700000060000000000" }, { one.asDouble, one.startTimeUnixNano, one.timeUnixNano })
   assert.same({ route = "x", status = "200" }, rig.plain(one.attributes))
   assert.equal(1.5, two.asDouble)
   assert.same({ route = 'q"{}\\n\n', status = "" }, rig.plain(two.attributes))
@@ -56,18 +61,19 @@ end)
 it("histograms have counts by bucket, not up to it", function()
   local b = by_name().b_seconds
   assert.equal("s", b.unit)
-  local one, two = unpack(b.histogram.dataPoints)
+  local one, infinite, two = unpack(b.histogram.dataPoints)
   assert.same({ { 0.1, 1 }, { "2", "1", "2" }, "5", 7.5 }, { one.explicitBounds, one.bucketCounts, one.count, one.sum })
+  assert.same({ "1" }, { infinite.count, infinite.sum })
   assert.same({ "{", { "0", "0", "0" } }, { rig.plain(two.attributes).route, two.bucketCounts })
 end)
 
 it("gauges have no start, and figures that are none are left out", function()
   local all = by_name()
   local c = all.c_bytes.gauge.dataPoints[1]
-  assert.same({ "By", "12345678901" }, { all.c_bytes.unit, c.asInt })
+  assert.same({ "By", 12345678901 }, { all.c_bytes.unit, c.asDouble })
   assert.is_nil(c.startTimeUnixNano)
   assert.equal(1, #all.odd.gauge.dataPoints)
   assert.equal(-0.5, all.odd.gauge.dataPoints[1].asDouble)
   assert.is_nil(all.empty_total)
-  assert.equal("3", all.my_count.gauge.dataPoints[1].asInt)
+  assert.equal(3, all.my_count.gauge.dataPoints[1].asDouble)
 end)
