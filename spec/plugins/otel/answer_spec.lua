@@ -6,7 +6,7 @@ local answer = require "otel.answer"
 local json = { decode = support.decode }
 
 local function judge(status, headers, body)
-  return { answer.judge({ status = status, headers = headers or {}, body = body }, nil, json) }
+  return { answer.judge({ status = status, headers = headers or {}, body = body }, nil, json, 784111777) }
 end
 
 it("a success may tell of items that were rejected, as text or as number", function()
@@ -23,11 +23,17 @@ it("some failures pass, others do not", function()
   for _, status in ipairs { 301, 400, 401, 404, 413, 500, 501 } do
     assert.same({ "failed", nil, "status " .. status }, judge(status))
   end
-  assert.same({ "again", nil, "refused" }, { answer.judge(nil, "refused", json) })
+  assert.same({ "again", nil, "refused" }, { answer.judge(nil, "refused", json, 0) })
 end)
 
-it("Retry-After counts in seconds, up to a minute", function()
-  assert.same({ "again", 7, "status 429" }, judge(429, { ["retry-after"] = "7" }))
-  assert.same({ "again", 60, "status 503" }, judge(503, { ["retry-after"] = "86400" }))
-  assert.same({ "again", nil, "status 503" }, judge(503, { ["retry-after"] = "Fri, 31 Dec 1999 23:59:59 GMT" }))
+it("Retry-After counts in seconds or is a date, up to a minute", function()
+  local function after(text) return select(2, unpack(judge(429, { ["retry-after"] = text }), 1, 2)) end
+  assert.equal(7, after "7")
+  assert.equal(60, after "86400")
+  assert.equal(23, after "Sun, 06 Nov 1994 08:50:00 GMT") -- RFC 9110's example is at 08:49:37, 784111777
+  assert.equal(0, after "Fri, 31 Dec 1993 23:59:59 GMT")
+  assert.equal(60, after "Tue, 29 Feb 2028 00:00:00 GMT")
+  for _, text in ipairs { "", "soon", "-1", "1.5", "Sun, 06 Foo 1994 08:50:00 GMT", "Sun, 06 Nov 1994 08:50:00 CET" } do
+    assert.is_nil(after(text))
+  end
 end)
