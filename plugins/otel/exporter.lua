@@ -1,6 +1,7 @@
 -- A bounded queue of what is to be exported, and its way out in batches: one at a time and in order, tried again with growing
--- pauses. What finds the queue full is dropped; so is a batch that a collector refuses, or does not take for too long. All
--- I/O is handed in, so that it runs against a fake clock.
+-- pauses. What finds the queue full is dropped; so is a batch that a collector refuses, or does not take for too long. A
+-- collector that asks to be left alone is: the next batch waits as well. All I/O is handed in, so that it runs against a fake
+-- clock.
 
 local M = {}
 
@@ -11,10 +12,12 @@ Exporter.__index = Exporter
 
 --- A new one.
 -- @tparam table options batch (items of one request), queue (items that wait), retry (seconds that a batch is tried)
--- @tparam table io send(items) → as answer.judge; now() and sleep(seconds); random() from 0 to 1; count(outcome, n) with
---   "exported", "rejected", "failed", "dropped"; tell(message or nil) of a failure, or that there is none any more
+-- @tparam table io send(items) → as answer.judge, an error that it raises is "failed"; now() and sleep(seconds); random() from
+--   0 to 1; count(outcome, n) with "exported", "rejected", "failed", "dropped"; tell(message or nil) of a failure, or that
+--   there is none any more
 function M.new(options, io)
-  return setmetatable({ options = options, io = io, first = 1, last = 0, busy = false }, Exporter)
+  -- Items stand at first to last; until rest the collector is left alone.
+  return setmetatable({ options = options, io = io, first = 1, last = 0, rest = -math.huge, busy = false }, Exporter)
 end
 
 --- How many items wait.
@@ -45,22 +48,35 @@ local function batch_of(self)
   return items
 end
 
--- Tries until a time.
-local function deliver(self, items, limit)
-  local io, pause = self.io, FIRST
+local function try(self, items)
+  local fine, verdict, n, message = pcall(self.io.send, items)
+  if not fine then return "failed", nil, tostring(verdict) end
+  if verdict == "again" and n then self.rest = self.io.now() + n end
+  return verdict, n, message
+end
+
+-- Waits before a batch for as long as the collector has asked for; behind a stop, only where that leaves time to try.
+local function leave_alone(self)
+  local now = self.io.now()
+  if self.rest > now and self.rest <= (self.limit or math.huge) then self.io.sleep(self.rest - now) end
+end
+
+-- Tries a batch until it is over with.
+local function deliver(self, items)
+  local io, pause, begun = self.io, FIRST, self.io.now()
   while true do
-    local verdict, n, message = io.send(items)
+    local verdict, n, message = try(self, items)
     if verdict == "ok" then
       io.tell(n > 0 and (message or "the collector rejected some items") or nil)
       io.count("rejected", math.min(n, #items))
       return io.count("exported", #items - math.min(n, #items))
     end
     io.tell(message)
-    -- Half of a pause is random, so that workers and replicas do not come together.
-    local wait = math.max(n or 0, pause * (0.5 + io.random() / 2))
-    if verdict == "failed" or io.now() + wait > math.min(limit(), self.limit or math.huge) then
-      return io.count("failed", #items)
-    end
+    -- Half of a pause is random, so that workers and replicas do not come together. A pause that the collector asks for
+    -- does not use a batch's time up: there is a try behind it.
+    local now, wait = io.now(), math.max(n or 0, pause * (0.5 + io.random() / 2))
+    local over = now + (n and 0 or wait) > begun + self.options.retry
+    if verdict == "failed" or over or now + wait > (self.limit or math.huge) then return io.count("failed", #items) end
     io.sleep(wait)
     pause = math.min(pause * 2, LARGEST)
   end
@@ -71,8 +87,8 @@ function Exporter:run()
   if self.busy then return end
   self.busy = true
   while self:waiting() > 0 do
-    local begun = self.io.now()
-    deliver(self, batch_of(self), function() return begun + self.options.retry end)
+    leave_alone(self)
+    deliver(self, batch_of(self))
   end
   self.busy = false
 end

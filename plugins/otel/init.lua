@@ -26,6 +26,11 @@ local function endpoint_fault(text)
   if not text:match "^https?://[^/?#]+[^?#]*$" then return "must be http://host[:port][/path] or https://…" end
 end
 
+-- What tg.http sets by itself, and content-type.
+local OWN = {}
+for name in ("connection content-length content-type expect keep-alive proxy-connection te trailer transfer-encoding upgrade")
+  :gmatch "%S+" do OWN[name] = true end
+
 local file = { type = "string", min = 1 }
 
 local M = {
@@ -36,7 +41,8 @@ local M = {
     endpoint = { type = "string", required = true, check = endpoint_fault,
       doc = "the collector; /v1/traces and /v1/metrics are added" },
     headers = { type = "map", keys = TOKEN, hint = "is no name of a header field", default = {},
-      values = { type = "string", secret = true }, doc = 'header fields of each export; secrets by env "NAME"' },
+      values = { type = "string", pattern = "^[^%c]*$", hint = "must have no control character, such as a line's end",
+        secret = true }, doc = 'header fields of each export; secrets by env "NAME"' },
     tls = { type = "table", doc = "how https is spoken with the collector", fields = {
       ca = { type = "string", min = 1, doc = "file of the authorities that are trusted (PEM); absent: the system's" },
       cert = file, key = file,
@@ -80,6 +86,11 @@ function M.check(conf, path, about)
   end
   if not conf.traces and not conf.metrics then
     faults[#faults + 1] = { path = path, message = "sends nothing: traces and metrics are both false" }
+  end
+  for name in pairs(conf.headers) do
+    if OWN[name:lower()] then
+      faults[#faults + 1] = { path = ("%s.headers[%q]"):format(path, name), message = "is set by the gateway itself" }
+    end
   end
   if conf.tls and (conf.tls.cert == nil) ~= (conf.tls.key == nil) then
     faults[#faults + 1] = { path = path .. ".tls", message = "cert and key go together" }
@@ -128,7 +139,7 @@ local function new_exporter(self, signal, options, body_of)
     send = function(items)
       local res, err = tg.http.post(url, { headers = headers, body = body_of(items), timeout = conf.timeout, tls = conf.tls,
         max_body = 65536 })
-      return answer.judge(res, err, tg.json)
+      return answer.judge(res, err, tg.json, tg.now())
     end,
   })
 end
@@ -172,8 +183,9 @@ function Sender:send_figures()
   if self.figures.busy or self.figures.scheduled then return end
   self.figures.scheduled = true
   tg.timer.after(0, function()
-    read_figures(self)
+    local fine, err = pcall(read_figures, self)
     self.figures.scheduled = false
+    if not fine then tg.log.error("otel: the metrics cannot be read: ", err) end
     self.figures:run()
   end, { lingers = true })
 end

@@ -244,7 +244,7 @@ describe("otel's metrics", function()
       otel = { traces = false, metrics = true, metrics_interval = 0.1 } }
     for _ = 1, 20 do gw:request { path = "/v1/x" } end
     local function requests(export)
-      return tonumber(export.tollgate_requests_total.sum.dataPoints[1].asInt)
+      return export.tollgate_requests_total.sum.dataPoints[1].asDouble
     end
     support.wait_for(function()
       local last = collector.exports[#collector.exports]
@@ -287,11 +287,16 @@ describe("otel refuses", function()
       ["otel: sends nothing"] = { endpoint = "http://c:4318", traces = false, metrics = false },
       ["tls: cert and key go together"] = { endpoint = "https://c:4318", traces = false, tls = { cert = "a.pem" } },
       ["queue: must hold at least one batch"] = { endpoint = "http://c:4318", traces = false, queue = 5 },
+      ['headers["Content-Length"]: is set by the gateway itself'] = { endpoint = "http://c:4318", traces = false,
+        headers = { ["Content-Length"] = "1" } },
+      ['headers["x-token"]: must have no control character'] = { endpoint = "http://c:4318", traces = false,
+        headers = { ["x-token"] = "secret\n" } },
       ["endpoint: is required"] = {},
     } do
       local code, err = faults(given)
       assert.equal(1, code)
       assert.is_truthy(err:find(message, 1, true), err)
+      assert.is_nil(err:find("secret", 1, true))
     end
     local code, err = faults({ endpoint = "http://c:4318/otlp/" }, { tracing = {} })
     assert.same({ 0, "" }, { code, err })
