@@ -38,6 +38,10 @@ function coroutine.wrap(fn)
   end
 end
 
+-- LuaJIT begins with the same numbers in every state. Who draws one in order to keep out of others' way, as before another
+-- try, would go in step with all workers and replicas.
+math.randomseed(tonumber(require("tollgate").crypto.random(6, "hex"), 16))
+
 -- Reads a file; set by M.load. What is read here is what a reload looks at, and what every worker loads.
 local read
 

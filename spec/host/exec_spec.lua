@@ -29,6 +29,11 @@ describe("tollgate exec", function()
     same({ 0, "HELLO\n" }, exec("#!/usr/bin/env tollgate\nprint(io.read('*a'):upper())", {}, { stdin = "hello" }))
   end))
 
+  it("has math.random begin anew each time", async(function()
+    local text = "print(math.random(2^50), math.random(2^50))"
+    assert.is_not.equal(exec(text).out, exec(text).out)
+  end))
+
   it("ends with 0, or with what os.exit says", async(function()
     same({ 0, "" }, exec "return 5")
     for code, text in pairs { [0] = "os.exit()", [1] = "os.exit(false)", [5] = "os.exit(5)", [7] = "pcall(os.exit, 7)" } do
