@@ -60,18 +60,35 @@ local function metric_of(family, times, array)
   return metric
 end
 
+--- Cuts a text between families, so that its reader can let others go on in between: all of it at once takes a tenth of a
+-- second where there are 30,000 series.
+-- @tparam string text as tollgate.prometheus reads it
+-- @tparam number size bytes that a piece has at least, but for the last one
+-- @treturn function iterator over the pieces
+function M.pieces(text, size)
+  local from = 1
+  return function()
+    if from > #text then return end
+    local cut = text:find("\n# HELP ", from + size, true) or #text
+    local piece = text:sub(from, cut)
+    from = cut + 1
+    return piece
+  end
+end
+
+--- When the gateway began.
+-- @tparam string text as tollgate.prometheus reads it
+-- @treturn number|nil seconds since the epoch
+function M.started(text) return tonumber((("\n" .. text):match "\nprocess_start_time_seconds (%S+)")) end
+
 --- Metrics of OTLP.
 -- @tparam {table,...} families as tollgate.prometheus reads them
 -- @tparam number now seconds since the epoch
+-- @tparam number|nil started the same, of the gateway
 -- @tparam function array marks a list, so that it encodes as one where it is empty
 -- @treturn {table,...} Metric messages; none for a family without a sample
-function M.metrics(families, now, array)
-  local times = { now = attributes.nanoseconds(now), started = attributes.nanoseconds(now) }
-  for _, family in ipairs(families) do
-    if family.name == "process_start_time_seconds" and family.series[1] then
-      times.started = attributes.nanoseconds(family.series[1].value)
-    end
-  end
+function M.metrics(families, now, started, array)
+  local times = { now = attributes.nanoseconds(now), started = attributes.nanoseconds(started or now) }
   local list = {}
   for _, family in ipairs(families) do list[#list + 1] = metric_of(family, times, array) end
   return list

@@ -21,6 +21,7 @@ local prometheus = require "tollgate.prometheus"
 
 local TOKEN = "^[%w!#$%%&'*+.^_`|~-]+$" -- name of a header field, RFC 9110, section 5.6.2
 local LOG_EVERY = 60                    -- seconds between two log lines about one signal
+local PIECE = 16384                     -- bytes of metrics' text that are read in one turn of the loop
 
 local function endpoint_fault(text)
   if not text:match "^https?://[^/?#]+[^?#]*$" then return "must be http://host[:port][/path] or https://…" end
@@ -173,9 +174,12 @@ end
 local function read_figures(self)
   local text, err = tg.metrics.read()
   if not text then return tg.log.warn("otel: the metrics cannot be read: ", err) end
-  local list = figures.metrics(prometheus.parse(text), tg.now(), tg.json.array)
-  local parts = {}
-  for i, metric in ipairs(list) do parts[i] = tg.json.encode(metric) end
+  local now, started, parts = tg.now(), figures.started(text), {}
+  for piece in figures.pieces(text, PIECE) do
+    local list = figures.metrics(prometheus.parse(piece), now, started, tg.json.array)
+    for _, metric in ipairs(list) do parts[#parts + 1] = tg.json.encode(metric) end
+    tg.timer.sleep(0)
+  end
   self.figures:add(table.concat(parts, ","))
 end
 

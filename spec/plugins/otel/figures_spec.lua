@@ -44,7 +44,8 @@ my_count 3
 
 local function by_name()
   local map = {}
-  for _, one in ipairs(figures.metrics(prometheus.parse(TEXT), 1700000060, array)) do map[one.name] = one end
+  local list = figures.metrics(prometheus.parse(TEXT), 1700000060, figures.started(TEXT), array)
+  for _, one in ipairs(list) do map[one.name] = one end
   return map
 end
 
@@ -76,4 +77,19 @@ it("gauges have no start, and figures that are none are left out", function()
   assert.equal(-0.5, all.odd.gauge.dataPoints[1].asDouble)
   assert.is_nil(all.empty_total)
   assert.equal(3, all.my_count.gauge.dataPoints[1].asDouble)
+end)
+
+it("a text is cut between families, whatever the size of pieces", function()
+  local text = "# HELP a A\n# TYPE a gauge\na 1\n# HELP b B\n# TYPE b gauge\nb 2\n# HELP process_start_time_seconds S\n"
+    .. "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 7.5\n"
+  for size, wanted in pairs { [1] = 3, [40] = 2, [#text - 1] = 1, [10000] = 1 } do
+    local names, n = {}, 0
+    for piece in figures.pieces(text, size) do
+      n = n + 1
+      for _, family in ipairs(prometheus.parse(piece)) do names[#names + 1] = family.name .. family.series[1].value end
+    end
+    assert.same({ wanted, { "a1", "b2", "process_start_time_seconds7.5" } }, { n, names })
+  end
+  assert.equal(7.5, figures.started(text))
+  assert.is_nil(figures.started "other_process_start_time_seconds 3\n")
 end)
