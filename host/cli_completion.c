@@ -15,48 +15,99 @@ static void print_choices(const char *values)
     }
 }
 
+/* --- bash --- */
+
+/* Whether a row above, or an option before, has the same flag: bash looks at the flag alone. */
+static bool told_before(const struct cli_command *c, const struct cli_option *o)
+{
+    for (const struct cli_command *before = cli_commands; before <= c; before++) {
+        for (const struct cli_option *other = before->options; other->flag != NULL; other++) {
+            if (other == o)
+                return false;
+            if (strcmp(other->flag, o->flag) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* What may stand behind an option with a value. */
+static void bash_values(void)
+{
+    printf("  case $prev in\n");
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+        for (const struct cli_option *o = c->options; o->flag != NULL; o++) {
+            if (o->value == NULL || told_before(c, o))
+                continue;
+            printf("    %s%s) ", o->flag, o->id == CLI_CONFIG ? " | --config" : "");
+            if (strcmp(o->value, "FILE") == 0) {
+                printf("_tollgate_files; ");
+            } else if (strchr(o->value, '|') != NULL) {
+                printf("COMPREPLY=($(compgen -W '");
+                print_choices(o->value);
+                printf("' -- \"$cur\")); ");
+            }
+            printf("return ;;\n");
+        }
+    }
+    printf("  esac\n");
+}
+
+/* Names of commands, of two words the first, each once. */
+static void bash_names(void)
+{
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
+        printf("%s%.*s", c > cli_commands ? " " : "", (int)strcspn(c->name, " "), c->name);
+}
+
+static void bash_words(const struct cli_command *c)
+{
+    printf(strchr(c->name, ' ') != NULL ? "    '%s ') words='" : "    '%s '*) words='", c->name);
+    for (const struct cli_option *o = c->options; o->flag != NULL; o++)
+        printf("%s ", o->flag);
+    if (strcmp(c->name, "help") == 0)
+        bash_names();
+    else if (c->words != NULL && strchr(c->words, '|') != NULL)
+        print_choices(c->words);
+    printf("'");
+    if (c->words != NULL &&
+        (strncmp(c->words, "FILE", 4) == 0 || strstr(c->words, "ARGUMENTS") != NULL))
+        printf("; [[ $cur == -* ]] || { _tollgate_files; return; }");
+    printf(" ;;\n");
+}
+
 static void bash(void)
 {
     printf("# bash completion of tollgate; made by tollgate completion bash\n"
+           "_tollgate_files() {\n"
+           "  compopt -o filenames 2>/dev/null\n"
+           "  mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
+           "}\n"
            "_tollgate() {\n"
            "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
            "  COMPREPLY=()\n"
-           "  case $prev in\n"
-           "    -c | --config) compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\")); return "
-           ";;\n"
-           "    --color) COMPREPLY=($(compgen -W 'auto always never' -- \"$cur\")); return ;;\n"
-           "  esac\n"
-           "  case \"${COMP_WORDS[1]} ${COMP_WORDS[2]}\" in\n");
-    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
-        printf(strchr(c->name, ' ') != NULL ? "    '%s'*) words='" : "    '%s '*) words='",
-               c->name);
-        for (const struct cli_option *o = c->options; o->flag != NULL; o++)
-            printf("%s ", o->flag);
-        if (c->words != NULL && strchr(c->words, '|') != NULL)
-            print_choices(c->words);
-        printf("' ;;\n");
-    }
-    printf("  esac\n"
-           "  if ((COMP_CWORD == 1)); then\n    words='");
+           "  # --color=never is three words to bash\n"
+           "  if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then "
+           "prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n");
+    bash_values();
+    printf("  if ((COMP_CWORD == 1)); then\n    COMPREPLY=($(compgen -W '");
+    bash_names();
+    printf("' -- \"$cur\"))\n    return\n  fi\n"
+           "  case \"${COMP_WORDS[1]} $( ((COMP_CWORD > 2)) && echo \"${COMP_WORDS[2]}\") \" in\n");
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
-        printf("%.*s ", (int)strcspn(c->name, " "), c->name);
-    printf("'\n"
-           "  elif ((COMP_CWORD == 2)); then\n"
-           "    case ${COMP_WORDS[1]} in\n");
+        bash_words(c);
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
         const char *second = strchr(c->name, ' ');
         if (second != NULL)
-            printf("      %.*s) words=%s ;;\n", (int)(second - c->name), c->name, second + 1);
+            printf("    '%.*s  ') words=%s ;;\n", (int)(second - c->name), c->name, second + 1);
     }
-    printf("    esac\n"
-           "  fi\n"
-           "  if [[ ${COMP_WORDS[1]} == exec && $cur != -* ]]; then\n"
-           "    compopt -o filenames\n    COMPREPLY=($(compgen -f -- \"$cur\"))\n    return\n"
-           "  fi\n"
+    printf("  esac\n"
            "  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
            "}\n"
            "complete -F _tollgate tollgate\n");
 }
+
+/* --- zsh and fish --- */
 
 /* Text within single quotes, for zsh and fish. */
 static void quoted(const char *text, const char *apostrophe)
