@@ -20,5 +20,6 @@ int cli_new(int argc, char **argv);
 int cli_completion(int argc, char **argv);
 int cli_version(int argc, char **argv);
 int cli_help(int argc, char **argv);
+int cli_man(int argc, char **argv);
 
 #endif

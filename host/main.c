@@ -11,7 +11,7 @@
 #include "log_writer.h"
 #include "worker.h"
 
-/* For the gateway's own use. */
+/* For the gateway's own use, and the build's. */
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
@@ -19,6 +19,7 @@ static const struct {
     { "worker", worker_main },
     { "load-check", load_check_main },
     { "log-writer", log_writer_main },
+    { "man", cli_man },
 };
 
 static bool asks_help(const char *word)

@@ -45,7 +45,10 @@ describe("an installation", function()
       assert.same(lua_names(dir), lua_names(share .. dir))
     end
     assert.is_nil(uv.fs_stat(share .. "examples/quickstart/data"))
-    assert.is_truthy(uv.fs_stat(share .. "../man/man5/gateway.lua.5"))
+    for _, file in ipairs { "man/man5/gateway.lua.5", "man/man1/tollgate.1", "bash-completion/completions/tollgate",
+      "zsh/site-functions/_tollgate", "fish/vendor_completions.d/tollgate.fish" } do
+      assert.matches("tollgate", support.read_file(share .. "../" .. file), 1, true)
+    end
   end))
 
   it("runs the quickstart from another folder", async(function()

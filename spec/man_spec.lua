@@ -9,6 +9,26 @@ local function rendered(path)
   return (res.out:gsub(".\8", ""))
 end
 
+describe("tollgate(1)", function()
+  it("is a page without a fault, in ASCII, with every command and option of help", async(function()
+    local path = support.tmpdir() .. "/tollgate.1"
+    support.write_file(path, support.tollgate({ "man" }).out)
+    assert.is_nil(support.read_file(path):find("[\128-\255]"))
+    local text, n = rendered(path), 0
+    for name in support.tollgate({ "help" }).out:gmatch "\n  (%l[%l ]-) *[ \n]" do
+      local words = {}
+      for word in name:gmatch "%S+" do words[#words + 1] = word end
+      local from = text:find("\n%s+tollgate " .. name .. "%f[^%w]")
+      assert.is_truthy(from, name)
+      for option in support.tollgate({ "help", unpack(words) }).out:gmatch "\n  (%-[%-%l]+)" do
+        assert.is_truthy(text:find("\n%s+" .. option:gsub("%-", "%%-") .. "%f[^%w-]", from), name .. " " .. option)
+        n = n + 1
+      end
+    end
+    assert.is_true(n >= 20, n)
+  end))
+end)
+
 describe("gateway.lua(5)", function()
   it("is a page without a fault, in ASCII", async(function()
     local text = rendered "man/gateway.lua.5"
