@@ -42,28 +42,24 @@ local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local now_text = string.format("%.0f", now)
 if budget and (now < month_start or now >= month_end) then return { "month", now_text } end
 
--- Read and check everything before the first write.
+-- Read and check everything before the first write. A key of another type answers with an error
+-- table, which costs less than asking for the type first.
 
 local function wrong(key)
   return redis.error_reply("TYPE " .. key .. " does not hold what quota keeps there")
 end
 
-local function has_type(key, wanted)
-  local found = redis.call("TYPE", key).ok
-  return found == "none" or found == wanted
-end
-
 local tokens, from_future = 0, false
 if rate then
-  if not has_type(bucket_key, "hash") then return wrong(bucket_key) end
-  local fields = redis.call("HMGET", bucket_key, "tokens", "last_refill")
+  local fields = redis.pcall("HMGET", bucket_key, "tokens", "last_refill")
+  if fields.err then return wrong(bucket_key) end
   if fields[1] or fields[2] then
     local last = tonumber(fields[2] or "")
     tokens = tonumber(fields[1] or "")
     if not tokens or not last or tokens ~= tokens or last ~= last then return wrong(bucket_key) end
     from_future = last > now
     if not from_future then tokens = tokens + (now - last) * rate / 1000 end
-    tokens = math.min(tokens, burst)
+    if tokens > burst then tokens = burst end
   else
     tokens = burst -- a bucket that expired was full
   end
@@ -71,14 +67,13 @@ end
 
 local spent, inflight = 0, 0
 if budget then
-  if not has_type(counter_key, "string") then return wrong(counter_key) end
-  local text = redis.call("GET", counter_key) or "0"
-  if not string.find(text, "^%-?%d+$") then return wrong(counter_key) end
+  local text = redis.pcall("GET", counter_key) or "0"
+  if type(text) ~= "string" or not string.find(text, "^%-?%d+$") then return wrong(counter_key) end
   spent = tonumber(text)
 end
 if cap then
-  if not has_type(conc_key, "set") then return wrong(conc_key) end
-  inflight = redis.call("SCARD", conc_key)
+  inflight = redis.pcall("SCARD", conc_key)
+  if type(inflight) ~= "number" then return wrong(conc_key) end
 end
 
 -- Decide. The budget is named first: it is what a retry cannot help.
@@ -96,7 +91,9 @@ local function reserve(i, amount)
   return redis.call("SET", KEYS[next_key + i], value, "NX", "EX", LEASE)
 end
 
+local format = string.format
 local answer, admitted, charged = { "ok", now_text }, {}, 0
+local tokens_text = format("%.17g", tokens)
 for i = 1, n do
   local id, amount = ARGV[6 + 2 * i], tonumber(ARGV[7 + 2 * i])
   local verdict = refusal(amount)
@@ -104,21 +101,23 @@ for i = 1, n do
   if not verdict then
     verdict = "admitted"
     admitted[#admitted + 1] = id
-    if rate then tokens = tokens - 1 end
+    if rate then
+      tokens = tokens - 1
+      tokens_text = format("%.17g", tokens)
+    end
     if cap then inflight = inflight + 1 end
     if budget then
       spent, charged = spent + amount, charged + amount
     end
   end
-  answer[2 + i] = string.format("%s %.17g %.0f %.0f", verdict, tokens, spent, inflight)
+  answer[2 + i] = format("%s %s %.0f %d", verdict, tokens_text, spent, inflight)
 end
 
 -- Write; each write is followed at once by its lifetime.
 
 if rate and (#admitted > 0 or from_future) then
   if #admitted > 0 then
-    local text = string.format("%.17g", tokens)
-    redis.call("HSET", bucket_key, "tokens", text, "last_refill", now_text)
+    redis.call("HSET", bucket_key, "tokens", tokens_text, "last_refill", now_text)
   else
     redis.call("HSET", bucket_key, "last_refill", now_text) -- the repair that a refusal may write
   end
@@ -126,8 +125,7 @@ if rate and (#admitted > 0 or from_future) then
   redis.call("PEXPIRE", bucket_key, string.format("%.0f", lifetime))
 end
 if charged > 0 then
-  redis.call("INCRBY", counter_key, string.format("%.0f", charged))
-  redis.call("EXPIRE", counter_key, COUNTER)
+  redis.call("SET", counter_key, format("%.0f", spent), "EX", COUNTER) -- below budget: exact
 end
 if cap and #admitted > 0 then
   redis.call("SADD", conc_key, unpack(admitted))

@@ -46,7 +46,6 @@ if counter_key then
   broken = type(text) ~= "string" or not string.find(text, "^%-?%d+$")
   counter = not broken and tonumber(text) or 0
 end
-local has_set = conc_key and redis.call("TYPE", conc_key).ok == "set"
 
 -- What is to be done for one request: an outcome, the correction, and the lifetime of the -1 to
 -- leave (nil: none; 0: take the reservation away). A reservation of another type spoils only
@@ -93,6 +92,6 @@ if counter ~= before then
   redis.call("INCRBY", counter_key, string.format("%.0f", counter - before))
   redis.call("EXPIRE", counter_key, COUNTER)
 end
-if has_set then redis.call("SREM", conc_key, unpack(ids)) end
+if conc_key then redis.pcall("SREM", conc_key, unpack(ids)) end -- of another type: not ours
 
 return answer
