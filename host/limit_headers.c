@@ -1,29 +1,35 @@
 /* See limit_headers.h. */
 #include "limit_headers.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "loop.h"
+#include "put.h"
 
 static int64_t at_least_0(int64_t ms)
 {
     return ms > 0 ? ms : 0;
 }
 
+/* What was written from start on. */
+static struct slice written(const char *start, const char *end)
+{
+    return (struct slice){ start, (size_t)(end - start) };
+}
+
 /* As OpenAI writes times: 12ms, 1s, 6m0s, 1h2m3s. */
 static struct slice duration(struct arena *a, int64_t ms)
 {
+    char *start = arena_alloc(a, 3 * (PUT_NUMBER + 1)), *to = start;
     if (ms < 1000)
-        return arena_printf(a, "%" PRId64 "ms", ms);
-    int64_t s = (ms + 999) / 1000;
-    if (s < 60)
-        return arena_printf(a, "%" PRId64 "s", s);
-    if (s < 3600)
-        return arena_printf(a, "%" PRId64 "m%" PRId64 "s", s / 60, s % 60);
-    return arena_printf(a, "%" PRId64 "h%" PRId64 "m%" PRId64 "s", s / 3600, s / 60 % 60, s % 60);
+        return written(start, put_slice(put_number(to, (uint64_t)at_least_0(ms)), SLICE("ms")));
+    uint64_t s = (uint64_t)(ms + 999) / 1000;
+    if (s >= 3600)
+        to = put_slice(put_number(to, s / 3600), SLICE("h"));
+    if (s >= 60)
+        to = put_slice(put_number(to, s / 60 % 60), SLICE("m"));
+    return written(start, put_slice(put_number(to, s % 60), SLICE("s")));
 }
 
 static struct slice rfc3339(struct arena *a, int64_t wall_ms)
@@ -36,28 +42,39 @@ static struct slice rfc3339(struct arena *a, int64_t wall_ms)
     return arena_dup(a, slice_of(text));
 }
 
-static void set(struct headers *h, const char *format, const char *name, struct slice value)
-{
-    headers_set(h, arena_printf(h->arena, format, name), value);
-}
-
 static struct slice number(struct arena *a, uint64_t n)
 {
-    return arena_printf(a, "%" PRIu64, n);
+    char *start = arena_alloc(a, PUT_NUMBER);
+    return written(start, put_number(start, n));
 }
 
-static void set_row(enum llm_api api, const struct limit_row *r, int64_t now_ms, struct headers *h)
+/* The units that clients look for: each has a limit, what remains, and when it is full again. */
+static const struct unit {
+    const char *name;
+    struct slice openai[3], anthropic[3];
+} units[] = { { "requests",
+                { SLICE("x-ratelimit-limit-requests"), SLICE("x-ratelimit-remaining-requests"),
+                  SLICE("x-ratelimit-reset-requests") },
+                { SLICE("anthropic-ratelimit-requests-limit"),
+                  SLICE("anthropic-ratelimit-requests-remaining"),
+                  SLICE("anthropic-ratelimit-requests-reset") } },
+              { "tokens",
+                { SLICE("x-ratelimit-limit-tokens"), SLICE("x-ratelimit-remaining-tokens"),
+                  SLICE("x-ratelimit-reset-tokens") },
+                { SLICE("anthropic-ratelimit-tokens-limit"),
+                  SLICE("anthropic-ratelimit-tokens-remaining"),
+                  SLICE("anthropic-ratelimit-tokens-reset") } } };
+
+static void set_row(enum llm_api api, const struct unit *u, const struct limit_row *r,
+                    int64_t now_ms, struct headers *h)
 {
     struct arena *a = h->arena;
-    if (api == LLM_ANTHROPIC_MESSAGES) {
-        set(h, "anthropic-ratelimit-%s-limit", r->unit, number(a, r->limit));
-        set(h, "anthropic-ratelimit-%s-remaining", r->unit, number(a, r->remaining));
-        set(h, "anthropic-ratelimit-%s-reset", r->unit, rfc3339(a, now_ms + r->reset_ms));
-        return;
-    }
-    set(h, "x-ratelimit-limit-%s", r->unit, number(a, r->limit));
-    set(h, "x-ratelimit-remaining-%s", r->unit, number(a, r->remaining));
-    set(h, "x-ratelimit-reset-%s", r->unit, duration(a, r->reset_ms));
+    bool anthropic = api == LLM_ANTHROPIC_MESSAGES;
+    const struct slice *names = anthropic ? u->anthropic : u->openai;
+    headers_set(h, names[0], number(a, r->limit));
+    headers_set(h, names[1], number(a, r->remaining));
+    headers_set(h, names[2],
+                anthropic ? rfc3339(a, now_ms + r->reset_ms) : duration(a, r->reset_ms));
 }
 
 static struct limit_row bucket_row(const struct quota_limits *l, const struct quota_result *r,
@@ -99,26 +116,36 @@ static const struct limit_row *tightest(const struct limit_row *rows, const char
     return found;
 }
 
+static char *put_parameter(char *to, struct slice name, uint64_t value)
+{
+    return put_number(put_slice(to, name), value);
+}
+
+/* draft-ietf-httpapi-ratelimit-headers: a list of policies, and one of what is left of each. */
 static void set_drafts(const struct limit_row *rows, struct headers *h)
 {
-    struct arena *a = h->arena;
-    struct slice policy = { "", 0 }, state = { "", 0 };
+    size_t room = 0;
+    for (const struct limit_row *r = rows; r != NULL; r = r->next)
+        room += r->name.n + sizeof ", \"\";q=;w=" + 2 * PUT_NUMBER;
+    char *policies = arena_alloc(h->arena, room), *states = arena_alloc(h->arena, room);
+    char *policy = policies, *state = states;
     for (const struct limit_row *r = rows; r != NULL; r = r->next) {
-        const char *comma = r != rows ? ", " : "";
-        policy = arena_printf(a, "%.*s%s\"%.*s\";q=%" PRIu64 ";w=%" PRIu64, (int)policy.n, policy.p,
-                              comma, (int)r->name.n, r->name.p, r->limit, r->window_s);
-        state = arena_printf(a, "%.*s%s\"%.*s\";r=%" PRIu64 ";t=%" PRId64, (int)state.n, state.p,
-                             comma, (int)r->name.n, r->name.p, r->remaining,
-                             (at_least_0(r->reset_ms) + 999) / 1000);
+        struct slice open = r != rows ? SLICE(", \"") : SLICE("\"");
+        policy = put_slice(put_slice(policy, open), r->name);
+        policy = put_parameter(policy, SLICE("\";q="), r->limit);
+        policy = put_parameter(policy, SLICE(";w="), r->window_s);
+        state = put_slice(put_slice(state, open), r->name);
+        state = put_parameter(state, SLICE("\";r="), r->remaining);
+        state =
+            put_parameter(state, SLICE(";t="), (uint64_t)(at_least_0(r->reset_ms) + 999) / 1000);
     }
-    headers_set(h, SLICE("ratelimit-policy"), policy);
-    headers_set(h, SLICE("ratelimit"), state);
+    headers_set(h, SLICE("ratelimit-policy"), written(policies, policy));
+    headers_set(h, SLICE("ratelimit"), written(states, state));
 }
 
 void limit_headers_set(enum llm_api api, const struct limit_row *rows, const struct quota_limits *l,
                        const struct quota_result *r, struct headers *h)
 {
-    static const char *const units[] = { "requests", "tokens" };
     struct limit_row budget, bucket;
     if (l != NULL && l->has_budget) {
         budget = budget_row(l, r, rows);
@@ -131,9 +158,9 @@ void limit_headers_set(enum llm_api api, const struct limit_row *rows, const str
     if (rows == NULL)
         return;
     for (int i = 0; i < 2; i++) {
-        const struct limit_row *row = tightest(rows, units[i]);
+        const struct limit_row *row = tightest(rows, units[i].name);
         if (row != NULL)
-            set_row(api, row, r != NULL ? r->now_ms : loop_wall_ms(), h);
+            set_row(api, &units[i], row, r != NULL ? r->now_ms : loop_wall_ms(), h);
     }
     set_drafts(rows, h);
 }

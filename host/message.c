@@ -2,6 +2,8 @@
  * byte. */
 #include "message.h"
 
+#include "put.h"
+
 enum {
     FRAMING_ROOM = 128
 }; /* bytes: the longest framing and Connection fields and the empty line */
@@ -93,31 +95,12 @@ bool message_idempotent(struct slice method)
     }
 }
 
-static char *put(char *to, struct slice s)
-{
-    if (s.n > 0)
-        memcpy(to, s.p, s.n);
-    return to + s.n;
-}
-
-static char *put_number(char *to, uint64_t value)
-{
-    char digits[20];
-    size_t n = 0;
-    do
-        digits[n++] = (char)('0' + value % 10);
-    while ((value /= 10) > 0);
-    while (n > 0)
-        *to++ = digits[--n];
-    return to;
-}
-
 static char *put_field(char *to, struct slice name, struct slice value)
 {
-    to = put(to, name);
-    to = put(to, SLICE(": "));
-    to = put(to, value);
-    return put(to, SLICE("\r\n"));
+    to = put_slice(to, name);
+    to = put_slice(to, SLICE(": "));
+    to = put_slice(to, value);
+    return put_slice(to, SLICE("\r\n"));
 }
 
 static size_t fields_size(const struct headers *h)
@@ -148,18 +131,18 @@ static char *put_connection(char *to, const struct headers *h, struct slice opti
     bool upgrade = headers_get_id(h, HEADER_UPGRADE).p != NULL;
     if (option.n == 0 && !upgrade)
         return to;
-    to = put(to, SLICE("Connection: "));
-    to = put(to, option);
+    to = put_slice(to, SLICE("Connection: "));
+    to = put_slice(to, option);
     if (upgrade)
-        to = put(to, option.n > 0 ? SLICE(", upgrade") : SLICE("upgrade"));
-    return put(to, SLICE("\r\n"));
+        to = put_slice(to, option.n > 0 ? SLICE(", upgrade") : SLICE("upgrade"));
+    return put_slice(to, SLICE("\r\n"));
 }
 
 static char *put_length(char *to, uint64_t length)
 {
-    to = put(to, SLICE("Content-Length: "));
+    to = put_slice(to, SLICE("Content-Length: "));
     to = put_number(to, length);
-    return put(to, SLICE("\r\n"));
+    return put_slice(to, SLICE("\r\n"));
 }
 
 static char *put_framing(char *to, enum framing framing, uint64_t length)
@@ -167,7 +150,7 @@ static char *put_framing(char *to, enum framing framing, uint64_t length)
     if (framing == FRAMING_LENGTH)
         return put_length(to, length);
     if (framing == FRAMING_CHUNKED)
-        return put(to, SLICE("Transfer-Encoding: chunked\r\n"));
+        return put_slice(to, SLICE("Transfer-Encoding: chunked\r\n"));
     return to;
 }
 
@@ -179,15 +162,15 @@ void message_write_request(struct buf *out, const struct request *r, struct slic
         host = r->authority;
     size_t room = r->method.n + target.n + host.n + fields_size(&r->headers) + FRAMING_ROOM;
     char *start = buf_reserve(out, room);
-    char *to = put(start, r->method);
+    char *to = put_slice(start, r->method);
     *to++ = ' ';
-    to = put(to, target);
-    to = put(to, SLICE(" HTTP/1.1\r\n"));
+    to = put_slice(to, target);
+    to = put_slice(to, SLICE(" HTTP/1.1\r\n"));
     to = put_field(to, SLICE("Host"), host); /* first, as RFC 9110, section 7.2 wants it */
     to = put_fields(to, &r->headers, HEADER_HOST);
     to = put_framing(to, r->framing, r->length);
     to = put_connection(to, &r->headers, close ? SLICE("close") : SLICE(""));
-    to = put(to, SLICE("\r\n"));
+    to = put_slice(to, SLICE("\r\n"));
     out->n += (size_t)(to - start);
 }
 
@@ -196,11 +179,11 @@ void message_write_response(struct buf *out, const struct response *r, bool clos
 {
     struct slice reason = slice_of(message_reason(r->status));
     char *start = buf_reserve(out, reason.n + fields_size(&r->headers) + FRAMING_ROOM);
-    char *to = put(start, SLICE("HTTP/1.1 "));
+    char *to = put_slice(start, SLICE("HTTP/1.1 "));
     to = put_number(to, (uint64_t)r->status);
     *to++ = ' ';
-    to = put(to, reason);
-    to = put(to, SLICE("\r\n"));
+    to = put_slice(to, reason);
+    to = put_slice(to, SLICE("\r\n"));
     to = put_fields(to, &r->headers, HEADER_OTHER);
     /* RFC 9110, section 8.6 and RFC 9112, section 6.1: no framing fields in these. */
     bool bare = r->status < 200 || r->status == 204;
@@ -214,7 +197,7 @@ void message_write_response(struct buf *out, const struct response *r, bool clos
     else if (keep_alive_10)
         option = SLICE("keep-alive");
     to = put_connection(to, &r->headers, option);
-    to = put(to, SLICE("\r\n"));
+    to = put_slice(to, SLICE("\r\n"));
     out->n += (size_t)(to - start);
 }
 
