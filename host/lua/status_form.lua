@@ -5,7 +5,7 @@ local terminal = require "tollgate.terminal"
 
 local M = {}
 
-local BAR = 20
+local BAR, BAR_LEAST = 20, 4 -- columns
 
 local function given(value) return value ~= nil and value ~= json.null and value ~= "" end
 
@@ -48,17 +48,26 @@ local function targets(out, s, view)
   end
 end
 
+-- What is left of the terminal's width behind a row, as a bar.
+local function bar(share, row, view)
+  local width = math.min(BAR, view.width - #row - 1)
+  return view.tty and width >= BAR_LEAST and " " .. terminal.bar(share, 0, width, view) or ""
+end
+
 local function workers(out, s, view)
-  out[#out + 1] = "worker     pid  state     generation  connections  requests     memory  up\n"
+  out[#out + 1] = "worker     pid state    generation connections requests  memory up\n"
   local room = s.connections_limit / math.max(s.workers_configured, 1)
+  local drawn = false
   for _, w in ipairs(s.workers) do
-    local bar = view.tty and "  " .. terminal.bar(w.connections / room, 0, BAR, view) or ""
-    local state = terminal.paint(view, w.state ~= "serving" and "yellow" or nil, ("%-8s"):format(w.state))
-    out[#out + 1] = ("%6d %7d  %s  %10s  %11d  %8s  %9s  %s%s\n"):format(w.worker, w.pid, state,
-      tostring(w.generation), w.connections,
-      terminal.short(w.requests), terminal.short(w.lua_bytes) .. "B", terminal.age(w.uptime_s), bar)
+    local state = ("%-8s"):format(w.state)
+    local row = ("%6d %7d %s %10s %11d %8s %7s %-6s"):format(w.worker, w.pid, state, tostring(w.generation), w.connections,
+      terminal.short(w.requests), terminal.short(w.lua_bytes) .. "B", terminal.age(w.uptime_s))
+    local behind = bar(w.connections / room, row, view)
+    drawn = drawn or behind ~= ""
+    if w.state ~= "serving" then row = row:gsub(state, terminal.paint(view, "yellow", state), 1) end
+    out[#out + 1] = (row .. behind):gsub(" +$", "") .. "\n"
   end
-  if view.tty then out[#out + 1] = ("bars: connections of the %d that a worker may have\n"):format(math.ceil(room)) end
+  if drawn then out[#out + 1] = ("bars: connections of the %d that a worker may have\n"):format(math.ceil(room)) end
 end
 
 --- The page.

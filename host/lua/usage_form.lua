@@ -5,7 +5,8 @@ local terminal = require "tollgate.terminal"
 
 local M = {}
 
-local BAR_OF_PAGE, BAR_OF_LINE, WIDE = 30, 16, 130 -- characters
+local BAR_OF_PAGE, BAR_OF_LINE, BAR_LEAST = 30, 16, 4 -- columns
+local ASIDE = 17 -- columns in front of what a row of the page says
 
 -- An id as it is, unless it would spoil the line.
 local function shown(id) return id:find("^[%w%p ]+$") and id or json.encode(id) end
@@ -37,10 +38,11 @@ end
 
 local function row(name, format, ...) return ("%-16s " .. format .. "\n"):format(name, ...) end
 
--- Spent and reserved of a budget; what is reserved is in what is spent where it is not known apart.
+-- Spent and reserved of a budget, in at most so many columns; nil where there is no room, or nothing to show. What is reserved is
+-- in what is spent where it is not known apart.
 local function bar(key, limits, width, view)
-  if not view.tty or not limits.budget or limits.budget == 0 then return "" end
-  return "  " .. terminal.bar((key.spent or key.charged) / limits.budget, (key.reserved or 0) / limits.budget, width, view)
+  if not view.tty or width < BAR_LEAST or not limits.budget or limits.budget == 0 then return nil end
+  return terminal.bar((key.spent or key.charged) / limits.budget, (key.reserved or 0) / limits.budget, width, view)
 end
 
 --- A key as a page of text.
@@ -56,7 +58,9 @@ function M.page(key, when, view)
     local part = share(key, one)
     local where = #key.limits > 1 and " on " .. table.concat(one.routes, ", ") or ""
     out[#out + 1] = row("budget", "%s%s%s", number(one.budget) or "none", where,
-      part and (", %.1f %% of it spent and reserved"):format(100 * part) .. bar(key, one, BAR_OF_PAGE, view) or "")
+      part and (", %.1f %% of it spent and reserved"):format(100 * part) or "")
+    local drawn = bar(key, one, math.min(BAR_OF_PAGE, view.width - ASIDE), view)
+    if drawn then out[#out + 1] = row("", "%s", drawn) end
     rated = rated or one.rate ~= nil
   end
   if rated then
@@ -82,10 +86,11 @@ function M.lines(key, view)
   for i, one in ipairs(key.limits) do
     local part = share(key, one)
     local first = i == 1
-    local drawn = view.width >= WIDE and bar(key, one, BAR_OF_LINE, view) or ""
-    out[i] = COLUMNS:format(first and shown(key.id) or "", first and (number(key.spent) or number(key.charged) .. "*") or "",
+    local line = COLUMNS:format(first and shown(key.id) or "", first and (number(key.spent) or number(key.charged) .. "*") or "",
       first and (number(key.reserved) or "unknown") or "", first and (number(key.in_flight) or "unknown") or "",
-      number(one.budget) or "none", part and ("%.1f %%"):format(100 * part) or "-", table.concat(one.routes, ", ") .. drawn)
+      number(one.budget) or "none", part and ("%.1f %%"):format(100 * part) or "-", table.concat(one.routes, ", "))
+    local drawn = bar(key, one, math.min(BAR_OF_LINE, view.width - terminal.length(line) - 1), view)
+    out[i] = drawn and line:sub(1, -2) .. "  " .. drawn .. "\n" or line
   end
   return table.concat(out)
 end
