@@ -59,13 +59,14 @@ static bool by_config(const char *config, char *out, size_t size, struct buf *fa
     return g != NULL;
 }
 
-static int dial(const char *path)
+/* flags: SOCK_NONBLOCK, where a gateway that is stuck must not hold the caller; or 0. */
+static int dial(const char *path, int flags)
 {
     struct sockaddr_un to = { .sun_family = AF_UNIX };
     if (strlen(path) >= sizeof to.sun_path)
         return -1;
     strcpy(to.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
     if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) != 0) {
         close(fd);
         fd = -1;
@@ -86,14 +87,11 @@ static bool send_all(int fd, struct slice text)
     return true;
 }
 
-static int talk(int fd, const char *line, struct buf *answer)
+int control_verdict(struct buf *answer)
 {
-    ssize_t n = 0;
-    if (send_all(fd, slice_of(line)) && send_all(fd, SLICE("\n")))
-        while ((n = read(fd, buf_reserve(answer, 4096), 4096)) > 0 || (n < 0 && errno == EINTR))
-            answer->n += n > 0 ? (size_t)n : 0;
     const char *end = answer->n > 0 ? memchr(answer->p, '\n', answer->n) : NULL;
     if (end == NULL) {
+        buf_clear(answer);
         buf_add_text(answer, "the gateway ended while it was asked\n");
         return 1;
     }
@@ -102,27 +100,51 @@ static int talk(int fd, const char *line, struct buf *answer)
     return ok ? 0 : 1;
 }
 
+static int talk(int fd, const char *line, struct buf *answer)
+{
+    ssize_t n = 0;
+    if (send_all(fd, slice_of(line)) && send_all(fd, SLICE("\n")))
+        while ((n = read(fd, buf_reserve(answer, 4096), 4096)) > 0 || (n < 0 && errno == EINTR))
+            answer->n += n > 0 ? (size_t)n : 0;
+    return control_verdict(answer);
+}
+
 /* Where somebody answered last: of a gateway that runs as another user there is no link of ours. */
 static char found[PATH_MAX];
 
 int control_try(const char *config, const char *line, struct buf *answer)
 {
     char path[PATH_MAX] = "";
-    int fd = found[0] != '\0' ? dial(found) : by_link(config, path, sizeof path) ? dial(path) : -1;
+    int fd = found[0] != '\0'                     ? dial(found, 0)
+             : by_link(config, path, sizeof path) ? dial(path, 0)
+                                                  : -1;
     int code = fd >= 0 ? talk(fd, line, answer) : -1;
     if (fd >= 0)
         close(fd);
     return code;
 }
 
+int control_begin(const char *config, const char *line)
+{
+    char path[PATH_MAX] = "";
+    int fd = found[0] != '\0' ? dial(found, SOCK_NONBLOCK) : -1;
+    if (fd < 0 && by_link(config, path, sizeof path))
+        fd = dial(path, SOCK_NONBLOCK);
+    if (fd >= 0 && !(send_all(fd, slice_of(line)) && send_all(fd, SLICE("\n")))) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
 int control_ask(const char *config, const char *line, struct buf *answer)
 {
     char path[PATH_MAX] = "";
-    int fd = by_link(config, path, sizeof path) ? dial(path) : -1;
+    int fd = by_link(config, path, sizeof path) ? dial(path, 0) : -1;
     if (fd < 0 && !by_config(config, path, sizeof path, answer))
         return 1;
     if (fd < 0)
-        fd = dial(path);
+        fd = dial(path, 0);
     if (fd < 0) {
         buf_printf(answer, "no gateway runs with %s (nobody answers on %s)\n", config, path);
         return 1;

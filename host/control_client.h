@@ -15,4 +15,10 @@ int control_ask(const char *config, const char *line, struct buf *answer);
 /* The same where the gateway is known to run; -1 where it is not. */
 int control_try(const char *config, const char *line, struct buf *answer);
 
+/* The same for who has to go on meanwhile: a descriptor that does not block, to be read to its end;
+ * -1 where nobody answers. */
+int control_begin(const char *config, const char *line);
+/* Takes the first line off what was read. 0, or 1 where it failed. */
+int control_verdict(struct buf *answer);
+
 #endif
