@@ -13,6 +13,7 @@ int cli_publish(int argc, char **argv);
 int cli_plugin(int argc, char **argv);
 int cli_breaker(int argc, char **argv);
 int cli_usage(int argc, char **argv);
+int cli_top(int argc, char **argv);
 int cli_key(int argc, char **argv);
 int cli_exec(int argc, char **argv);
 int cli_test(int argc, char **argv);

@@ -51,6 +51,22 @@ const struct cli_command cli_commands[] = {
       NULL,
       { CONFIG, JSON, COLOR },
       cli_status },
+    { "top",
+      NULL,
+      0,
+      "what the running gateway does right now: routes, targets, tokens, workers",
+      "On a terminal it is drawn anew each interval. q ends it; tab and the arrows to the sides "
+      "choose the column to sort by, r turns the order round, 1 to 4 show routes, targets, models "
+      "or workers alone, 0 all of them; the other arrows scroll. Elsewhere, and where TERM is "
+      "dumb, tables follow one another. Times are those of one interval. --json prints one object, "
+      "over one interval: counts as {\"total\", \"rate\"}, a second; times as {\"p50\", "
+      "\"p95\"} in seconds; null is not known.",
+      { CONFIG,
+        { CLI_INTERVAL, "--interval", "SECONDS", "between two looks: 0.1 to 3600 (1)" },
+        { CLI_ONCE, "--once", NULL, "prints the tables once, over one interval" },
+        JSON,
+        COLOR },
+      cli_top },
     { "usage",
       "[KEYID]",
       1,
