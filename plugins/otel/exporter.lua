@@ -16,8 +16,8 @@ Exporter.__index = Exporter
 --   0 to 1; count(outcome, n) with "exported", "rejected", "failed", "dropped"; tell(message or nil) of a failure, or that
 --   there is none any more
 function M.new(options, io)
-  -- Items stand at first to last; until rest the collector is left alone.
-  return setmetatable({ options = options, io = io, first = 1, last = 0, rest = -math.huge, busy = false }, Exporter)
+  -- Items stand at first to last, those up to due have waited long enough; until rest the collector is left alone.
+  return setmetatable({ options = options, io = io, first = 1, last = 0, due = 0, rest = -math.huge, busy = false }, Exporter)
 end
 
 --- How many items wait.
@@ -82,11 +82,14 @@ local function deliver(self, items)
   end
 end
 
---- Sends what waits, until nothing does. Does nothing where it runs already. Waits.
+--- Has `run`, under way or to come, send all that waits by now, though it makes no full batch.
+function Exporter:flush() self.due = self.last end
+
+--- Sends full batches, and what is flushed. Does nothing where it runs already. Waits.
 function Exporter:run()
   if self.busy then return end
   self.busy = true
-  while self:waiting() > 0 do
+  while self:full() or self.first <= self.due do
     leave_alone(self)
     deliver(self, batch_of(self))
   end

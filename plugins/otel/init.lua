@@ -5,9 +5,11 @@
 -- they have the path, the host and the model's name, and nothing else. Metrics are all that /metrics shows, of the whole
 -- replica, under the same names, cumulative; one worker sends them, and each one at its end.
 --
--- Nothing here holds a request up. What waits is bounded: what finds the queue full is dropped, and a batch is given up that
--- the collector refuses, or does not take for `retry`. It is all counted in `otel_items_total`. A reload and the gateway's
--- end send what is left, for `timeout`, at the end three seconds at most.
+-- Nothing here holds a request up. A batch is sent when it is full, or `interval` has passed; it is sent again, with growing
+-- pauses, where the collector cannot be reached or answers with 429, 502, 503 or 504, whose Retry-After is kept to, up to a
+-- minute. What waits is bounded: what finds the queue full is dropped, and a batch is given up that the collector refuses, or
+-- does not take for `retry`. It is all counted in `otel_items_total`. A reload and the gateway's end send what is left, for
+-- `timeout`, at the end three seconds at most; a worker that is killed takes with it the spans that it had not sent.
 --
 -- It stands in the gateway's own `plugins`, or on the routes whose requests are of interest.
 
@@ -161,8 +163,9 @@ local function new_sender(conf)
   return self
 end
 
--- Sends in a run that neither a request nor the end of this generation cuts off.
-function Sender:send(what)
+-- Sends full batches, or all that waits, in a run that neither a request nor the end of this generation cuts off.
+function Sender:send(what, all)
+  if all then what:flush() end
   if what.busy or what.scheduled then return end
   what.scheduled = true
   tg.timer.after(0, function()
@@ -200,7 +203,7 @@ function Sender:start()
   self.spans:until_time(nil)
   self.figures:until_time(nil)
   if self.conf.traces then
-    tg.timer.every(self.conf.interval, function() if self.spans:waiting() > 0 then self:send(self.spans) end end)
+    tg.timer.every(self.conf.interval, function() if self.spans:waiting() > 0 then self:send(self.spans, true) end end)
   end
   if self.conf.metrics then
     tg.timer.every(self.conf.metrics_interval, function() self:send_figures() end, { once = true })
@@ -214,13 +217,14 @@ function Sender:stop()
   self.spans:until_time(limit)
   self.figures:until_time(limit)
   self.hurry:notify()
-  if self.spans:waiting() > 0 then self:send(self.spans) end
+  if self.spans:waiting() > 0 then self:send(self.spans, true) end
   -- Each worker: who ends last has all figures, and cumulative ones may come twice.
   if self.conf.metrics then self:send_figures() end
 end
 
 function Sender:add(one)
-  if self.spans:add(tg.json.encode(one)) and (self.spans:full() or not self.running) then self:send(self.spans) end
+  if not self.spans:add(tg.json.encode(one)) then return end
+  if self.spans:full() or not self.running then self:send(self.spans, not self.running) end
 end
 
 -- Phases

@@ -1,4 +1,5 @@
 -- otel end to end: what a collector gets of requests, attempts and metrics, through outages, reloads and the gateway's end.
+local uv = require "luv"
 local support = require "spec.support"
 local rig = require "spec.plugins.otel.rig"
 local target_rig = require "spec.host.target_rig"
@@ -266,6 +267,30 @@ describe("otel's metrics", function()
       assert.is_true(requests(export) >= before)
       before = requests(export)
     end
+  end))
+
+  it("go on where a worker is killed, and lose nothing that it counted", async(function()
+    local collector = rig.collector()
+    local gw = rig.gateway { collector = collector, routes = plain_route(hello()), config = { workers = 2 },
+      otel = { traces = false, metrics = true, metrics_interval = 0.1 } }
+    local function total(n)
+      return support.wait_for(function()
+        local last = collector.exports[#collector.exports]
+        local metric = last and last.tollgate_requests_total
+        return metric and metric.sum.dataPoints[1].asDouble >= n and metric.sum.dataPoints[1]
+      end, n .. " requests in an export", 20000)
+    end
+    for _ = 1, 10 do gw:request { path = "/v1/x" } end
+    local begun = total(10).startTimeUnixNano
+    for _, pid in ipairs(gw:workers()) do -- one of them is who sends the metrics
+      uv.kill(pid, "sigkill")
+      support.wait_for(function()
+        local now = gw:workers()
+        return #now == 2 and now[1] ~= pid and now[2] ~= pid
+      end, "a worker in its place", 20000)
+    end
+    for _ = 1, 10 do assert.equal(200, gw:request({ path = "/v1/x" }).status) end
+    assert.equal(begun, total(20).startTimeUnixNano)
   end))
 end)
 
