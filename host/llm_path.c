@@ -70,11 +70,48 @@ static const struct slice names[LLM_KEYS] = {
     [LLM_K_VARIABLES] = { "variables", 9 },
 };
 
+/* Where the names that begin with a letter begin: the keys stand in the order of their first
+ * letters. A letter without names has those of none, its next one's place. */
+#define AT(letter) [(letter) - 'a']
+static const uint8_t first['z' - 'a' + 2] = {
+    AT('a') = LLM_K_ARGUMENTS,
+    AT('b') = LLM_K_BACKGROUND,
+    AT('c') = LLM_K_CACHE_CREATION_INPUT_TOKENS,
+    AT('d') = LLM_K_DATA,
+    AT('e') = LLM_K_ERROR,
+    AT('f') = LLM_K_FILE,
+    AT('g') = LLM_K_IMAGE_URL,
+    AT('h') = LLM_K_IMAGE_URL,
+    AT('i') = LLM_K_IMAGE_URL,
+    AT('j') = LLM_K_MAX_COMPLETION_TOKENS,
+    AT('k') = LLM_K_MAX_COMPLETION_TOKENS,
+    AT('l') = LLM_K_MAX_COMPLETION_TOKENS,
+    AT('m') = LLM_K_MAX_COMPLETION_TOKENS,
+    AT('n') = LLM_K_N,
+    AT('o') = LLM_K_OUTPUT,
+    AT('p') = LLM_K_PARTIAL_JSON,
+    AT('q') = LLM_K_REASONING,
+    AT('r') = LLM_K_REASONING,
+    AT('s') = LLM_K_SOURCE,
+    AT('t') = LLM_K_TEXT,
+    AT('u') = LLM_K_URL,
+    AT('v') = LLM_K_VARIABLES,
+    AT('w') = LLM_KEYS,
+    AT('x') = LLM_KEYS,
+    AT('y') = LLM_KEYS,
+    AT('z') = LLM_KEYS,
+    AT('z' + 1) = LLM_KEYS,
+};
+#undef AT
+
 static enum llm_key key_of(const struct json_event *e)
 {
     if (!e->whole || e->text.n == 0)
         return LLM_K_OTHER;
-    for (int i = LLM_K_ITEM + 1; i < LLM_KEYS; i++) {
+    char letter = e->text.p[0];
+    if (letter < 'a' || letter > 'z')
+        return LLM_K_OTHER;
+    for (int i = first[letter - 'a']; i < first[letter - 'a' + 1]; i++) {
         if (slice_eq(names[i], e->text))
             return (enum llm_key)i;
     }
