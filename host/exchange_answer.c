@@ -7,7 +7,8 @@
 #include "exchange.h"
 
 #include <inttypes.h>
-#include <stdio.h>
+
+#include "put.h"
 
 enum { CLIENT_FULL = 32768, DRAIN_UPLOAD = 65536 }; /* bytes */
 
@@ -206,14 +207,20 @@ void exchange_answer_go(struct exchange *x)
     }
 }
 
+/* A stream that goes on for minutes does not hold its head. */
+static void head_is_out(struct exchange *x)
+{
+    buf_deinit(&x->head_out);
+    x->head_sent = true;
+}
+
 void exchange_flush(struct exchange *x)
 {
     if (x->stage != STAGE_RELAY || x->head_out.n == 0 || x->tail.n > 0 || !x->client_here)
         return;
     struct slice v = buf_slice(&x->head_out);
     x->client.ops->send(x->client.self, &v, 1);
-    x->head_out.n = 0;
-    x->head_sent = true;
+    head_is_out(x);
 }
 
 /* --- the body --- */
@@ -237,12 +244,11 @@ static void put(void *arg, struct slice piece)
         return;
     }
     if (x->framing == FRAMING_CHUNKED) {
-        v[1].n = (size_t)snprintf(size, sizeof size, "%zx\r\n", piece.n);
+        v[1].n = (size_t)(put_slice(put_hex(size, piece.n), SLICE("\r\n")) - size);
         v[3] = SLICE("\r\n");
     }
     x->client.ops->send(x->client.self, v, 4);
-    x->head_out.n = 0;
-    x->head_sent = true;
+    head_is_out(x);
 }
 
 static void edit(void *arg, struct slice piece)

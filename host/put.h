@@ -30,4 +30,15 @@ static inline char *put_number(char *to, uint64_t value)
     return to;
 }
 
+/* In hexadecimal, as chunks' sizes are written (RFC 9112, section 7.1). */
+static inline char *put_hex(char *to, uint64_t value)
+{
+    int shift = 0;
+    while (shift < 60 && value >> (shift + 4) != 0)
+        shift += 4;
+    for (; shift >= 0; shift -= 4)
+        *to++ = "0123456789abcdef"[value >> shift & 15];
+    return to;
+}
+
 #endif
