@@ -2,7 +2,6 @@
 #include "cli.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -93,10 +92,8 @@ int cli_check(int argc, char **argv)
     if (cli_args_parse(&a, "check", argc, argv) != 0)
         return 2;
     bool print = a.value[CLI_PRINT] != NULL;
-    if (print && a.json) {
-        fprintf(stderr, "tollgate check: --print is for people: it does not go with --json\n");
-        return 2;
-    }
+    if (print && a.json)
+        return cli_misused(&a, "--print is for people: it does not go with --json");
     buf_init(&faults);
     buf_init(&text);
     progress_begin("loading the configuration");
@@ -118,135 +115,92 @@ int cli_check(int argc, char **argv)
 
 /* --- key new --- */
 
-struct key_option {
-    const char *flag, *member;
-    bool number;
-};
-
-static const struct key_option key_options[] = {
-    { "--tenant", "tenant", false },
-    { "--plan", "plan", false },
-    { "--rps", "rps", true },
-    { "--burst", "burst", true },
-    { "--monthly-tokens", "monthly_tokens", true },
-    { "--concurrency", "concurrency", true },
-};
-
-/* Why a key is refused; 2. */
-static int key_fault(const char *what, const char *which)
+/* A record's member is called as the option is, with _ for -. */
+static void add_member(struct buf *record, const struct cli_own *own)
 {
-    fprintf(stderr, "tollgate key new: %s %s\n", what, which);
-    return 2;
+    buf_add_text(record, ",\"");
+    for (const char *at = own->option->flag + 2; *at != '\0'; at++)
+        buf_add(record, *at == '-' ? "_" : at, 1);
+    buf_add_text(record, "\":");
+    if (strcmp(own->option->value, "N") == 0)
+        buf_add_text(record, own->value);
+    else
+        json_quote(record, slice_of(own->value));
 }
 
-static const struct key_option *key_option_of(const char *flag)
+/* Appends the record, its members in the order of the options, routes last. */
+static void key_record(const struct cli_args *a, const char *id, const char *digest,
+                       struct buf *line)
 {
-    for (size_t i = 0; i < sizeof key_options / sizeof *key_options; i++) {
-        if (strcmp(key_options[i].flag, flag) == 0)
-            return &key_options[i];
+    const char *comma = "";
+    buf_add_text(line, "{\"id\":");
+    json_quote(line, slice_of(id));
+    buf_printf(line, ",\"secret_sha256\":\"%s\"", digest);
+    for (const struct cli_own *own = a->own; own < a->own + a->nown; own++) {
+        if (strcmp(own->option->flag, "--id") != 0 && strcmp(own->option->flag, "--route") != 0)
+            add_member(line, own);
     }
-    return NULL;
-}
-
-/* Adds the members that the options give to `record`, in their order; sets *id and *json. 0, or
- * the exit code. */
-static int key_members(int argc, char **argv, const char **id, bool *json, struct buf *record,
-                       struct buf *routes)
-{
-    for (int i = 0; i < argc; i += 2) {
-        if (strcmp(argv[i], "--json") == 0) {
-            *json = true;
-            i--;
+    for (const struct cli_own *own = a->own; own < a->own + a->nown; own++) {
+        if (strcmp(own->option->flag, "--route") != 0)
             continue;
-        }
-        const struct key_option *o = key_option_of(argv[i]);
-        if (i + 1 >= argc)
-            return key_fault("a value is missing behind", argv[i]);
-        struct slice value = slice_of(argv[i + 1]);
-        if (strcmp(argv[i], "--id") == 0) {
-            *id = argv[i + 1];
-        } else if (strcmp(argv[i], "--route") == 0) {
-            buf_add_text(routes, routes->n > 0 ? "," : "");
-            json_quote(routes, value);
-        } else if (o == NULL) {
-            return key_fault("unknown option", argv[i]);
-        } else if (o->number) {
-            char *rest;
-            strtod(value.p, &rest);
-            if (*rest != '\0' || rest == value.p)
-                return key_fault("not a number:", argv[i + 1]);
-            buf_printf(record, ",\"%s\":%s", o->member, value.p);
-        } else {
-            buf_printf(record, ",\"%s\":", o->member);
-            json_quote(record, value);
-        }
+        buf_add_text(line, comma[0] == '\0' ? ",\"routes\":[" : comma);
+        json_quote(line, slice_of(own->value));
+        comma = ",";
     }
-    return 0;
+    buf_add_text(line, comma[0] == '\0' ? "}" : "]}");
 }
 
-/* Appends the record to `line`. 0, or the exit code where keys.jsonl would not take it. */
-static int key_record(const char *id, const char *digest, const struct buf *members,
-                      const struct buf *routes, struct buf *line)
+/* 0, or the exit code where keys.jsonl would not take it. */
+static int key_check(const struct cli_args *a, struct slice line)
 {
     struct key_record r;
     struct arena arena;
     struct buf fault;
-    buf_add_text(line, "{\"id\":");
-    json_quote(line, slice_of(id));
-    buf_printf(line, ",\"secret_sha256\":\"%s\"", digest);
-    buf_add(line, members->p, members->n);
-    if (routes->n > 0)
-        buf_printf(line, ",\"routes\":[%.*s]", (int)routes->n, routes->p);
-    buf_add_text(line, "}");
+    int code = 0;
     arena_init(&arena);
     buf_init(&fault);
-    int code = 0;
-    if (key_record_parse(&r, &arena, buf_slice(line), &fault) != 0) {
-        buf_add(&fault, "", 1);
-        code = key_fault("no such record:", fault.p);
-    }
+    if (key_record_parse(&r, &arena, line, &fault) != 0)
+        code = cli_misused(a, "no such record: %.*s", (int)fault.n, fault.p);
     buf_deinit(&fault);
     arena_deinit(&arena);
     return code;
 }
 
-static int key_print(const char *id, bool json, const struct buf *members, const struct buf *routes)
+static void key_print(const struct cli_args *a, const char *secret, const struct buf *line)
 {
-    char secret[KEY_SECRET_SIZE], digest[KEY_HEX_SIZE];
-    struct buf line;
-    if (keystore_secret_new(secret) != 0) {
-        fprintf(stderr, "tollgate key new: the system gives no random bytes\n");
-        return 1;
+    if (a->json) {
+        printf("{\"secret\":\"%s\",\"record\":%.*s}\n", secret, (int)line->n, line->p);
+        return;
     }
-    keystore_digest_hex(slice_of(secret), digest);
-    buf_init(&line);
-    int code = key_record(id, digest, members, routes, &line);
-    if (code == 0 && json) {
-        printf("{\"secret\":\"%s\",\"record\":%.*s}\n", secret, (int)line.n, line.p);
-    } else if (code == 0) {
-        fprintf(stderr, "The secret, shown only now:\n");
-        printf("%s\n", secret);
-        fflush(stdout);
-        fprintf(stderr, "The record to add to keys.jsonl:\n");
-        printf("%.*s\n", (int)line.n, line.p);
-    }
-    buf_deinit(&line);
-    return code;
+    fprintf(stderr, "The secret, shown only now:\n");
+    printf("%s\n", secret);
+    fflush(stdout);
+    fprintf(stderr, "The record to add to keys.jsonl:\n");
+    printf("%.*s\n", (int)line->n, line->p);
 }
 
 int cli_key(int argc, char **argv)
 {
-    const char *id = NULL;
-    bool json = false;
-    struct buf members, routes;
-    buf_init(&members);
-    buf_init(&routes);
-    int code = key_members(argc, argv, &id, &json, &members, &routes);
-    if (code == 0 && (id == NULL || id[0] == '\0'))
-        code = key_fault("--id ID is required, and", "not empty");
+    char secret[KEY_SECRET_SIZE], digest[KEY_HEX_SIZE];
+    struct cli_args a;
+    struct buf line;
+    const char *id = "";
+    if (cli_args_parse(&a, "key new", argc, argv) != 0)
+        return 2;
+    for (int i = 0; i < a.nown; i++) {
+        if (strcmp(a.own[i].option->flag, "--id") == 0)
+            id = a.own[i].value;
+    }
+    if (id[0] == '\0')
+        return cli_misused(&a, "--id ID is required, and not empty");
+    if (keystore_secret_new(secret) != 0)
+        return cli_failed(&a, "the system gives no random bytes");
+    keystore_digest_hex(slice_of(secret), digest);
+    buf_init(&line);
+    key_record(&a, id, digest, &line);
+    int code = key_check(&a, buf_slice(&line));
     if (code == 0)
-        code = key_print(id, json, &members, &routes);
-    buf_deinit(&members);
-    buf_deinit(&routes);
+        key_print(&a, secret, &line);
+    buf_deinit(&line);
     return code;
 }

@@ -3,14 +3,14 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "json.h"
 
 static int fault(const struct cli_args *a, const char *what, const char *which)
 {
-    fprintf(stderr, "tollgate %s: %s %s (tollgate help %s tells what there is)\n", a->command->name,
-            what, which, a->command->name);
+    cli_misused(a, "%s %s (tollgate help %s tells what there is)", what, which, a->command->name);
     return -1;
 }
 
@@ -37,6 +37,13 @@ static bool among(const char *value, const char *choices)
     }
 }
 
+static bool is_number(const char *text)
+{
+    char *rest;
+    strtod(text, &rest);
+    return *rest == '\0' && rest != text;
+}
+
 /* Takes the option at argv[i]; returns how many arguments it was, or -1. */
 static int take(struct cli_args *a, int argc, char **argv, int i)
 {
@@ -54,9 +61,27 @@ static int take(struct cli_args *a, int argc, char **argv, int i)
                      argv[i]);
     if (o->value != NULL && strchr(o->value, '|') != NULL && !among(value, o->value))
         return fault(a, "must be one of", o->value);
+    if (o->value != NULL && strcmp(o->value, "N") == 0 && !is_number(value))
+        return fault(a, "not a number:", value);
     if (o->id < CLI_OPTIONS)
         a->value[o->id] = value;
+    else if (a->nown < CLI_OWN_MAX)
+        a->own[a->nown++] = (struct cli_own){ o, value };
+    else
+        return fault(a, "too many options, from", argv[i]);
     return used;
+}
+
+/* Says how a fault in front of it is to be told, too. */
+static bool asks_json(const struct cli_command *c, int argc, char **argv)
+{
+    if (option_of(c, "--json", strlen("--json")) == NULL)
+        return false;
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            return true;
+    }
+    return false;
 }
 
 int cli_args_parse(struct cli_args *a, const char *command, int argc, char **argv)
@@ -64,6 +89,7 @@ int cli_args_parse(struct cli_args *a, const char *command, int argc, char **arg
     *a = (struct cli_args){ .command = cli_command_named(command),
                             .config = "gateway.lua",
                             .rest = argc };
+    a->json = asks_json(a->command, argc, argv);
     int used;
     for (int i = 0; i < argc; i += used) {
         used = 1;
@@ -85,7 +111,6 @@ int cli_args_parse(struct cli_args *a, const char *command, int argc, char **arg
     }
     if (a->value[CLI_CONFIG] != NULL)
         a->config = a->value[CLI_CONFIG];
-    a->json = a->value[CLI_JSON] != NULL;
     return 0;
 }
 
@@ -108,21 +133,35 @@ static void say_json(FILE *to, const char *name, struct slice text)
     buf_deinit(&out);
 }
 
-int cli_failed(const struct cli_args *a, const char *format, ...)
+static void failed(const struct cli_args *a, const char *format, va_list list)
 {
     struct buf text;
-    va_list list;
     char piece[8192];
-    va_start(list, format);
     vsnprintf(piece, sizeof piece, format, list);
-    va_end(list);
     buf_init(&text);
     if (!a->json)
         buf_printf(&text, "tollgate %s: ", a->command->name);
     buf_add_text(&text, piece);
     cli_faults(a, buf_slice(&text));
     buf_deinit(&text);
+}
+
+int cli_failed(const struct cli_args *a, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    failed(a, format, list);
+    va_end(list);
     return 1;
+}
+
+int cli_misused(const struct cli_args *a, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    failed(a, format, list);
+    va_end(list);
+    return 2;
 }
 
 int cli_faults(const struct cli_args *a, struct slice lines)

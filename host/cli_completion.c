@@ -214,9 +214,7 @@ int cli_completion(int argc, char **argv)
         zsh();
     else if (strcmp(shell, "fish") == 0)
         fish();
-    else {
-        fprintf(stderr, "tollgate completion: name the shell: bash, zsh or fish\n");
-        return 2;
-    }
+    else
+        return cli_misused(&a, "name the shell: bash, zsh or fish");
     return 0;
 }

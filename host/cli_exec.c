@@ -189,11 +189,8 @@ int cli_exec(int argc, char **argv)
     if (cli_args_parse(&a, "exec", argc, argv) != 0)
         return 2;
     argc -= a.rest, argv += a.rest;
-    if (argc < 1) {
-        fprintf(stderr,
-                "tollgate exec: name a file: tollgate exec [--redis URL] FILE [arguments]\n");
-        return 2;
-    }
+    if (argc < 1)
+        return cli_misused(&a, "name a file: tollgate exec [--redis URL] FILE [arguments]");
     return exec_main("file", redis_of(&a), argv[0], argc - 1, argv + 1);
 }
 
@@ -208,6 +205,12 @@ int cli_test(int argc, char **argv)
 int cli_new(int argc, char **argv)
 {
     char home[PATH_MAX], plugins[PATH_MAX + 16];
+    struct cli_args a;
+    if (cli_args_parse(&a, "new plugin", argc, argv) != 0)
+        return 2;
+    if (a.nwords == 0)
+        return cli_misused(&a, "the name of the plugin is missing");
+    char *args[] = { (char *)a.word[0], a.json ? "json" : "text" };
     snprintf(plugins, sizeof plugins, "%s/plugins", paths_home(home, sizeof home));
-    return exec_main("new", NULL, plugins, argc, argv);
+    return exec_main("new", NULL, plugins, 2, args);
 }

@@ -39,10 +39,8 @@ int cli_plugin(int argc, char **argv)
     struct cli_args a;
     if (cli_args_parse(&a, "plugin", argc, argv) != 0)
         return 2;
-    if (a.nwords == 0) {
-        fprintf(stderr, "tollgate plugin: the name of a plugin is missing\n");
-        return 2;
-    }
+    if (a.nwords == 0)
+        return cli_misused(&a, "the name of a plugin is missing");
     return ask(&a, a.word[0], 1);
 }
 

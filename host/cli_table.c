@@ -147,7 +147,7 @@ const struct cli_command cli_commands[] = {
       1,
       "writes plugins/NAME.lua and spec/NAME_spec.lua to begin with",
       NULL,
-      { { 0 } },
+      { JSON },
       cli_new },
     { "completion",
       "bash|zsh|fish",

@@ -1,6 +1,8 @@
 -- tollgate new plugin NAME: a plugin and its spec to begin with, in the current folder, and settings for busted where there
 -- are none. What is written works as it is; nothing is ever overwritten, and where one file is in the way none is written.
 
+local json = require("tollgate").json
+
 local M = {}
 
 local NAME_MAX = 40 -- bytes
@@ -106,37 +108,38 @@ local function fault_of(name, shipped)
   end
 end
 
-local function fail(code, message)
-  io.stderr:write("tollgate new plugin: ", message, "\n")
-  return code
-end
-
 --- Runs the command.
 -- @tparam string shipped folder of the plugins that ship
--- @tparam {string,...} args behind `tollgate new plugin`
--- @treturn integer exit code: 0; 1 where a file is in the way or cannot be written; 2 where the arguments make no sense
+-- @tparam {string,string} args the name, and "json" or "text"
+-- @treturn integer exit code: 0; 1 where a file is in the way or cannot be written; 2 where the name will not do
 function M.command(shipped, args)
-  local name = args[1]
-  if not name or args[2] then
-    return fail(2, "the command is: tollgate new plugin NAME")
+  local name, as_json = args[1], args[2] == "json"
+  local function fail(code, message)
+    io.stderr:write(as_json and json.encode { error = message } or "tollgate new plugin: " .. message, "\n")
+    return code
   end
+  local function say(text)
+    if not as_json then print(text) end
+  end
+
   local fault = fault_of(name, shipped)
   if fault then return fail(2, ("'%s': %s"):format(name, fault)) end
-
   local plugin, spec = "plugins/" .. name .. ".lua", "spec/" .. name .. "_spec.lua"
   for _, path in ipairs { plugin, "plugins/" .. name .. "/init.lua", spec } do
     if exists(path) then return fail(1, path .. " is there already; nothing was written") end
   end
-  local files = { { plugin, PLUGIN }, { spec, SPEC } }
+  local files, wrote = { { plugin, PLUGIN }, { spec, SPEC } }, {}
   if not exists ".busted" then files[3] = { ".busted", BUSTED } end
   if os.execute "mkdir -p plugins spec" ~= 0 then return fail(1, "cannot make the folders plugins and spec") end
-  for _, file in ipairs(files) do
+  for i, file in ipairs(files) do
     local ok, err = write(file[1], fill(file[2], name))
     if not ok then return fail(1, err) end
-    print("wrote " .. file[1])
+    wrote[i] = file[1]
+    say("wrote " .. file[1])
   end
-  if not files[3] then print "kept  .busted" end
-  print("Next: tollgate test. To serve it: plugin_path = { \"plugins\" } in gateway.lua, and on a route plugins = { "
+  if as_json then print(json.encode { wrote = wrote }) end
+  if not files[3] then say "kept  .busted" end
+  say("Next: tollgate test. To serve it: plugin_path = { \"plugins\" } in gateway.lua, and on a route plugins = { "
     .. name .. " = {} }")
   return 0
 end

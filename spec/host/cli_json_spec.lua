@@ -9,8 +9,8 @@ local function told(run)
   return support.decode(run.out)
 end
 
-local function failed(run)
-  assert.same({ 1, "" }, { run.code, run.out })
+local function failed(run, code)
+  assert.same({ code or 1, "" }, { run.code, run.out })
   assert.matches("^[^\n]*\n$", run.err)
   local value = support.decode(run.err)
   local names = {}
@@ -43,6 +43,21 @@ describe("--json", function()
     local value = told(support.tollgate { "key", "new", "--json", "--id", "a", "--rps", "5" })
     assert.same({ id = "a", rps = 5, secret_sha256 = support.sha256(value.secret) }, value.record)
     assert.matches("^%d+%.%d+%.%d+$", told(support.tollgate { "version", "--json" }).version)
+  end))
+
+  it("of a command line that makes no sense, wherever --json stands in it", async(function()
+    for fault, args in pairs {
+      ["unknown option --frob (tollgate help status tells what there is)"] = { "status", "--frob", "--json" },
+      ["unexpected argument b (tollgate help usage tells what there is)"] = { "usage", "--json", "a", "b" },
+      ["--id ID is required, and not empty"] = { "key", "new", "--json" },
+      ["not a number: x (tollgate help key new tells what there is)"] = { "key", "new", "--rps", "x", "--json" },
+      ["the name of a plugin is missing"] = { "plugin", "--json" },
+      ["the name of the plugin is missing"] = { "new", "plugin", "--json" },
+      ["must be one of auto|always|never (tollgate help usage tells what there is)"] = { "usage", "--color=x", "--json" },
+    } do
+      assert.equal(fault, failed(support.tollgate(args), 2))
+    end
+    assert.matches("^no such record: ", failed(support.tollgate { "key", "new", "--id", "a", "--rps", "-1", "--json" }, 2))
   end))
 
   it("of publish: the version, and whose policy it is; or why not", async(function()

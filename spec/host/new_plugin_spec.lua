@@ -110,11 +110,32 @@ describe("tollgate new plugin", function()
 
   it("says how it is called where arguments are missing or too many", async(function()
     local dir = support.tmpdir()
-    for _, args in ipairs { {}, { "plugin" }, { "thing", "x" }, { "plugin", "a", "b" } } do
-      local res = new(dir, unpack(args))
-      assert.same({ 2, "", "tollgate new plugin: the command is: tollgate new plugin NAME\n" }, { res.code, res.out, res.err })
+    for fault, calls in pairs {
+      ["the command is: tollgate new plugin [--json] NAME"] = { {}, { "thing", "x" } },
+      ["the name of the plugin is missing"] = { { "plugin" } },
+      ["unexpected argument b (tollgate help new plugin tells what there is)"] = { { "plugin", "a", "b" } },
+    } do
+      for _, args in ipairs(calls) do
+        local res = new(dir, unpack(args))
+        assert.same({ 2, "" }, { res.code, res.out })
+        assert.matches("^tollgate new", res.err)
+        assert.equal(": " .. fault .. "\n", res.err:sub(-#fault - 3))
+      end
     end
     assert.equal("", names(dir))
+  end))
+
+  it("tells programs what it wrote, and what is wrong, as JSON", async(function()
+    local dir = support.tmpdir()
+    local res = new(dir, "plugin", "stamp", "--json")
+    assert.same({ 0, "" }, { res.code, res.err })
+    assert.same({ wrote = { "plugins/stamp.lua", "spec/stamp_spec.lua", ".busted" } }, support.decode(res.out))
+    for fault, args in pairs { ["plugins/stamp.lua is there already; nothing was written"] = { 1, "stamp" },
+      ["'end': it is a word of Lua's own"] = { 2, "end" } } do
+      res = new(dir, "plugin", "--json", args[2])
+      assert.same({ args[1], "" }, { res.code, res.out })
+      assert.same({ error = fault }, support.decode(res.err))
+    end
   end))
 
   it("says so where it cannot write", async(function()
