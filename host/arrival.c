@@ -24,7 +24,7 @@ struct arrival {
     const struct arrival_events *events;
     void *arg;
     struct timer deadline; /* of the header, and of the first byte behind it */
-    uint64_t until;
+    uint64_t began, until;
     bool begun;        /* its first byte has come */
     bool proxied;      /* the header is awaited */
     struct buf header; /* as much of it as has come */
@@ -35,6 +35,8 @@ static void arrival_free(struct arrival *a)
     *a->link = a->next;
     if (a->next != NULL)
         a->next->link = a->link;
+    else
+        a->list->end = a->link;
     a->list->n--;
     timer_deinit(a->list->loop, &a->deadline);
     if (a->tls != NULL)
@@ -240,6 +242,7 @@ static void on_deadline(struct timer *t)
 void arrivals_init(struct arrivals *list, struct loop *l, struct counters *counters)
 {
     *list = (struct arrivals){ .loop = l, .counters = counters };
+    list->end = &list->first;
 }
 
 void arrival_start(struct arrivals *list, struct stream *s, const struct arrival_how *how,
@@ -248,11 +251,9 @@ void arrival_start(struct arrivals *list, struct stream *s, const struct arrival
     static const struct stream_events stream_events = { on_read, on_end, NULL };
     struct arrival *a = mem_zalloc(sizeof *a);
     a->list = list;
-    a->next = list->first;
-    a->link = &list->first;
-    if (a->next != NULL)
-        a->next->link = &a->next;
-    list->first = a;
+    a->link = list->end;
+    *list->end = a;
+    list->end = &a->next;
     list->n++;
     a->stream = s;
     a->tls = how->tls != NULL ? tls_context_ref(how->tls) : NULL;
@@ -260,7 +261,8 @@ void arrival_start(struct arrivals *list, struct stream *s, const struct arrival
     buf_init(&a->header);
     a->events = events;
     a->arg = arg;
-    a->until = loop_now(list->loop) + how->timeout_ms;
+    a->began = loop_now(list->loop);
+    a->until = a->began + how->timeout_ms;
     a->deadline.cb = on_deadline;
     timer_set(list->loop, &a->deadline, how->timeout_ms);
     stream_start(s, &stream_events, a);
@@ -275,6 +277,14 @@ void arrivals_drain(struct arrivals *list)
         if (!a->begun || a->proxied) /* proxies send their header at once */
             timer_set(list->loop, &a->deadline, SILENT_MS);
     }
+}
+
+bool arrivals_evict(struct arrivals *list, uint64_t ms)
+{
+    if (list->first == NULL || loop_now(list->loop) - list->first->began < ms)
+        return false;
+    end_now(list->first);
+    return true;
 }
 
 void arrivals_abort(struct arrivals *list)

@@ -13,7 +13,7 @@ struct arrival;
 
 /* Those of one server. */
 struct arrivals {
-    struct arrival *first;
+    struct arrival *first, **end; /* the oldest first */
     uint32_t n;
     struct loop *loop;
     struct counters *counters;
@@ -44,6 +44,8 @@ void arrival_start(struct arrivals *list, struct stream *s, const struct arrival
 void arrival_refused(struct arrivals *list, const struct stream *s, const char *why);
 /* From now on those that have sent nothing get a moment for it, and end: on_gone. */
 void arrivals_drain(struct arrivals *list);
+/* Ends the oldest where it has taken `ms` or longer: on_gone. False where it has not. */
+bool arrivals_evict(struct arrivals *list, uint64_t ms);
 /* Ends all: on_gone. */
 void arrivals_abort(struct arrivals *list);
 

@@ -14,6 +14,8 @@ struct conn {
     struct parser *parser;
     struct exchange *x; /* whose request is read or whose answer is owed */
     struct timer read_timer, write_timer;
+    struct idler idler;
+    uint64_t idle_since;
     struct buf held; /* pipelined behind the request that is served */
     uint32_t slot;
     uint64_t write_mark; /* stream_sent when the write deadline began */
@@ -60,6 +62,20 @@ static const struct settings *settings_of(const struct conn *c)
     return &c->owner->generation(c->owner->self)->settings;
 }
 
+static void enter_idlers(struct conn *c)
+{
+    c->idle_since = loop_now(c->owner->sv->loop);
+    idle_enter(c->owner->idlers, &c->idler);
+}
+
+/* It is between two requests, and its client has all of the last answer. */
+static void become_idle(struct conn *c)
+{
+    if (c->x != NULL || c->discarding || c->ending || c->tunnel || stream_queued(c->stream) > 0)
+        return;
+    enter_idlers(c);
+}
+
 struct conn *conn_new(struct stream *s, struct tls_peer *tls, const struct conn_owner *owner)
 {
     struct conn *c = mem_zalloc(sizeof *c);
@@ -73,16 +89,18 @@ struct conn *conn_new(struct stream *s, struct tls_peer *tls, const struct conn_
     timer_set(owner->sv->loop, &c->read_timer, settings_of(c)->timeouts.head);
     stream_start(s, &stream_events, c);
     stream_watch_left(s, on_left);
+    become_idle(c);
     return c;
 }
 
-enum how { HOW_FINISH, HOW_CLOSE, HOW_RESET };
+enum how { HOW_FINISH, HOW_CLOSE, HOW_LEAVE, HOW_RESET };
 
 /* An answer that waits for a slow reader is written first, for as long as the write deadline
  * allows. */
 static void conn_end(struct conn *c, enum how how)
 {
     const struct conn_owner *owner = c->owner;
+    idle_leave(owner->idlers, &c->idler);
     if (how == HOW_FINISH && stream_queued(c->stream) > 0) {
         c->broken = c->ending = true;
         timer_stop(&c->read_timer);
@@ -95,6 +113,8 @@ static void conn_end(struct conn *c, enum how how)
         stream_finish(c->stream, LINGER_MS);
     else if (how == HOW_RESET)
         stream_reset(c->stream);
+    else if (how == HOW_LEAVE)
+        stream_leave(c->stream);
     else
         stream_close(c->stream);
     parser_free(c->parser);
@@ -155,11 +175,13 @@ static void begin_request(struct conn *c)
     c->x = exchange_new(c->owner->sv, gen, &client);
     c->head_seen = c->begun = c->request_done = c->discarding = c->body_paused = false;
     parser_next_request(c->parser, &c->x->req, &c->x->arena);
+    enter_idlers(c);
     set_deadline(c, gen->settings.timeouts.head);
 }
 
 static void refuse(struct conn *c, int status)
 {
+    idle_leave(c->owner->idlers, &c->idler);
     c->broken = true;
     timer_stop(&c->read_timer);
     if (c->x == NULL) { /* the rest of a body that nobody wanted */
@@ -194,6 +216,7 @@ static bool discarded(struct conn *c, bool more)
         return false;
     }
     set_deadline(c, settings_of(c)->timeouts.keepalive);
+    become_idle(c);
     return true;
 }
 
@@ -215,6 +238,7 @@ static size_t parse(struct conn *c, const char *bytes, size_t n)
         }
         if (c->head_seen && !c->begun && c->x != NULL) {
             c->begun = true;
+            idle_leave(c->owner->idlers, &c->idler);
             exchange_begin(c->x);
         }
         set_body_deadline(c);
@@ -273,6 +297,8 @@ static void next_request(struct conn *c)
     }
     if (held.n > 0)
         on_read(c, held.p, held.n);
+    else
+        become_idle(c);
     buf_deinit(&held);
 }
 
@@ -319,6 +345,8 @@ static void on_drain(void *arg)
         next_request(c);
     } else if (c->x != NULL && c->begun) {
         exchange_client_drained(c->x);
+    } else if (c->x == NULL) {
+        become_idle(c);
     }
 }
 
@@ -334,6 +362,7 @@ static void on_read_deadline(struct timer *t)
         exchange_body_timeout(c->x);
     } else if (parser_busy(c->parser) && !c->half_closed) {
         c->broken = c->begun = true;
+        idle_leave(c->owner->idlers, &c->idler);
         exchange_reject(c->x, 408, "The request's head did not arrive in time.");
     } else {
         conn_lost(c, HOW_FINISH);
@@ -374,6 +403,15 @@ void conn_drain(struct conn *c)
     c->draining = true;
     if (c->x == NULL && !c->discarding) /* a request may be on its way already: it is answered */
         set_deadline(c, DRAIN_IDLE_MS);
+}
+
+bool conn_evict(struct idlers *idlers, uint64_t ms)
+{
+    struct conn *c = idlers->first != NULL ? CONTAINER(idlers->first, struct conn, idler) : NULL;
+    if (c == NULL || loop_now(c->owner->sv->loop) - c->idle_since < ms)
+        return false;
+    conn_lost(c, HOW_LEAVE);
+    return true;
 }
 
 void conn_abort(struct conn *c)

@@ -8,6 +8,7 @@
 #define TOLLGATE_CONN_H
 
 #include "exchange.h"
+#include "idle.h"
 
 struct conn;
 
@@ -18,6 +19,8 @@ struct conn_owner {
     struct generation *(*generation)(void *self);
     void (*closed)(void *self, struct conn *c);
     void *self;
+    struct idlers *idlers; /* those to end first where there is no room: without a request whose
+                              head is complete, and without an answer that is still to be taken */
 };
 
 /* Takes the stream, and the reference to what is known of its TLS (NULL: it has none). The owner is
@@ -32,6 +35,9 @@ void conn_set_slot(struct conn *c, uint32_t slot);
 const struct generation *conn_generation(const struct conn *c);
 /* Drain: an idle connection ends now, a busy one behind its answer. */
 void conn_drain(struct conn *c);
+/* Ends the one that has waited longest for a request, or for the rest of its head, where that is
+ * `ms` or longer. False where it is not. */
+bool conn_evict(struct idlers *idlers, uint64_t ms);
 /* The drain's limit: ends at once. */
 void conn_abort(struct conn *c);
 

@@ -27,6 +27,8 @@
     X(accepted, "client_connections_accepted_total", "Client connections that were accepted")      \
     X(deferred, "client_connections_deferred_total",                                               \
       "Client connections that had to wait since limits.connections was reached")                  \
+    X(evicted, "client_connections_evicted_total",                                                 \
+      "Client connections without a request that were ended since there was no room")              \
     X(accept_errors, "client_accept_errors_total",                                                 \
       "Client connections that could not be accepted")                                             \
     X(proxy_refused, "proxy_protocol_refused_total",                                               \

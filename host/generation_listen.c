@@ -1,4 +1,5 @@
 /* See generation_read.h: the addresses that are listened on. */
+#include "descriptors.h"
 #include "generation_read.h"
 #include "tls_config.h"
 
@@ -72,6 +73,20 @@ int generation_read_listen(struct generation *g, struct buf *faults)
         generation_leave(g);
     }
     return err;
+}
+
+/* A process may have only so many descriptors, whatever the configuration says. */
+void generation_warn_connections(struct generation *g)
+{
+    const struct settings *set = &g->settings;
+    unsigned long most = descriptors_raise();
+    unsigned long workers = set->workers > 0 ? set->workers : uv_available_parallelism();
+    unsigned long share = (set->connections + workers - 1) / workers;
+    if (share + descriptors_reserve(most) > most)
+        buf_printf(&g->warnings,
+                   "limits.connections: a worker's share of %lu does not fit the %lu descriptors "
+                   "that it may have (RLIMIT_NOFILE); raise that, or lower this\n",
+                   share, most);
 }
 
 void generation_undo_listen(struct generation *g)

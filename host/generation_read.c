@@ -172,6 +172,7 @@ static int read_settings(struct generation *g, struct buf *faults)
     if (generation_read_access(g, s, faults) != 0)
         err = -1;
     generation_leave(g);
+    generation_warn_connections(g);
     return err;
 }
 

@@ -27,6 +27,8 @@ void generation_describe_check(const struct target_check *c, struct buf *out);
 /* generation_listen.c: the addresses, with TLS contexts where they have TLS. The configuration's
  * table is on top of the stack. */
 int generation_read_listen(struct generation *g, struct buf *faults);
+/* Warns where the connections do not fit the descriptors that a worker may have. */
+void generation_warn_connections(struct generation *g);
 void generation_undo_listen(struct generation *g);
 /* generation_tls.c: the member `tls` of the table on top of the stack: a context, whose reference
  * is the caller's, and a name; none where it is absent. 0, or -1 with a fault. */

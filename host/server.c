@@ -1,5 +1,8 @@
-/* See server.h. A listener at its limit does not accept: libuv then stops polling it by itself, and
- * goes on when a connection that ended lets it accept the one that waits. */
+/* See server.h. Where there is no room (limits.connections are there, or nearly all descriptors are
+ * in use) whoever has no request under way makes it: a handshake that takes long first, then the
+ * one that has been idle longest. Where all are busy a listener does not accept: libuv then stops
+ * polling it by itself, and goes on when there is room for the one that waits; what comes behind
+ * that stays in the kernel's queue. */
 #include "server.h"
 
 #include <errno.h>
@@ -8,10 +11,17 @@
 
 #include "arrival.h"
 #include "container.h"
+#include "descriptors.h"
 #include "log.h"
 #include "mem.h"
 
-enum { BACKLOG = 1024 };
+enum {
+    BACKLOG = 1024,
+    SLOW_MS = 1000, /* from when on a handshake has to go for others */
+    STARVED_MS = 10000,
+    FRESH_MS = 100, /* in which a client's next request may be on its way */
+    RETRY_MS = 50   /* until somebody looks again whether there is room */
+};
 
 union socket {
     uv_handle_t any;
@@ -45,13 +55,19 @@ struct server {
     struct entry *entries;
     uint32_t n, cap;
     struct arrivals arrivals; /* before their first request */
+    struct idlers idlers;
+    uint32_t waiting;   /* listeners */
+    struct timer retry; /* while one waits */
     bool draining, accept_failed;
+    bool accepting;   /* accept_waiting is on the stack */
+    uint64_t starved; /* when descriptors were short last; 0: not lately */
     void (*on_empty)(void *arg);
     void *on_empty_arg;
     struct deferred empty;
 };
 
 static void on_arrival_gone(void *arg);
+static void on_retry(struct timer *t);
 
 static struct generation *current_generation(void *self)
 {
@@ -82,6 +98,7 @@ struct server *server_new(struct services *sv, struct generation *(*generation)(
     s->generation = generation;
     s->arg = arg;
     s->empty.run = on_empty;
+    s->retry.cb = on_retry;
     arrivals_init(&s->arrivals, sv->loop, sv->counters);
     return s;
 }
@@ -132,11 +149,22 @@ static void begin(struct listener *ln, struct stream *stream)
     }
 }
 
+static void set_waiting(struct listener *ln, bool waiting)
+{
+    struct server *s = ln->server;
+    s->waiting += (uint32_t)waiting - (uint32_t)ln->waiting;
+    ln->waiting = waiting;
+    if (s->waiting == 0)
+        timer_stop(&s->retry);
+    else if (s->retry.at == 0)
+        timer_set(s->sv->loop, &s->retry, RETRY_MS);
+}
+
 static void accept_one(struct listener *ln)
 {
     struct server *s = ln->server;
     int err = 0;
-    ln->waiting = false;
+    set_waiting(ln, false);
     struct stream *stream = stream_accept(s->sv->loop, &ln->handle->stream, &err);
     if (stream != NULL) {
         s->sv->counters->accepted++;
@@ -145,6 +173,66 @@ static void accept_one(struct listener *ln)
         s->sv->counters->accept_errors++;
         log_warn("accept: %s", uv_strerror(err));
     }
+}
+
+/* Whether the descriptors that are kept for origins and Redis are all that is left. The log has a
+ * line as that begins, and one when it has been over for a while. */
+static bool starved(struct server *s)
+{
+    bool is = descriptors_short();
+    uint64_t now = loop_now(s->sv->loop);
+    if (is && s->starved == 0)
+        log_warn("out of file descriptors (RLIMIT_NOFILE is %lu): idle connections make room, "
+                 "others wait to be accepted",
+                 descriptors_limit());
+    if (is) {
+        s->starved = now;
+    } else if (s->starved != 0 && now - s->starved > STARVED_MS) {
+        log_info("file descriptors are free again");
+        s->starved = 0;
+    }
+    return is;
+}
+
+/* Whoever goes tells on_conn_closed or on_arrival_gone. */
+static bool evict(struct server *s)
+{
+    bool gone = arrivals_evict(&s->arrivals, SLOW_MS) || conn_evict(&s->idlers, FRESH_MS);
+    s->sv->counters->evicted += gone;
+    return gone;
+}
+
+static void accept_ready(struct server *s, struct listener *ln)
+{
+    uint32_t before = server_connections(s);
+    if (before >= ln->limit && !evict(s))
+        return;
+    if (ln->waiting && server_connections(s) < ln->limit && starved(s))
+        timer_set(s->sv->loop, &s->retry, evict(s) ? 0 : RETRY_MS); /* free behind this turn */
+    else if (ln->waiting && server_connections(s) < ln->limit)
+        accept_one(ln);
+}
+
+/* One that waits may come where there is room. Not from within what it calls. */
+static void accept_waiting(struct server *s)
+{
+    if (s->accepting)
+        return;
+    s->accepting = true;
+    for (struct listener *ln = s->listeners; ln != NULL && !s->draining; ln = ln->next) {
+        if (ln->waiting)
+            accept_ready(s, ln);
+    }
+    s->accepting = false;
+    check_empty(s);
+}
+
+static void on_retry(struct timer *t)
+{
+    struct server *s = CONTAINER(t, struct server, retry);
+    accept_waiting(s);
+    if (s->waiting > 0 && t->at == 0)
+        timer_set(s->sv->loop, t, RETRY_MS);
 }
 
 static void on_listener_closed(uv_handle_t *h)
@@ -157,7 +245,7 @@ static void close_handle(struct listener *ln)
     if (ln->handle != NULL)
         uv_close(&ln->handle->any, on_listener_closed);
     ln->handle = NULL;
-    ln->waiting = false;
+    set_waiting(ln, false);
 }
 
 static void on_connection(uv_stream_t *h, int status)
@@ -176,22 +264,9 @@ static void on_connection(uv_stream_t *h, int status)
         return;
     }
     s->accept_failed = false;
-    if (server_connections(s) < ln->limit) {
-        accept_one(ln);
-        return;
-    }
-    ln->waiting = true;
-    s->sv->counters->deferred++;
-}
-
-/* One connection fewer: one that waits may come. */
-static void accept_waiting(struct server *s)
-{
-    for (struct listener *ln = s->listeners; ln != NULL && !s->draining; ln = ln->next) {
-        if (ln->waiting && server_connections(s) < ln->limit)
-            accept_one(ln);
-    }
-    check_empty(s);
+    set_waiting(ln, true);
+    accept_waiting(s);
+    s->sv->counters->deferred += ln->waiting;
 }
 
 static void on_arrival_gone(void *arg)
@@ -229,7 +304,7 @@ struct listener *server_listener(struct server *s, int fd, unsigned address, uin
     ln->address = address;
     ln->limit = limit;
     ln->fd = fd;
-    ln->owner = (struct conn_owner){ s->sv, current_generation, on_conn_closed, ln };
+    ln->owner = (struct conn_owner){ s->sv, current_generation, on_conn_closed, ln, &s->idlers };
     ln->next = s->listeners;
     s->listeners = ln;
     return ln;
@@ -299,6 +374,7 @@ void server_free(struct server *s)
         mem_free(ln);
     }
     loop_undefer(s->sv->loop, &s->empty);
+    timer_deinit(s->sv->loop, &s->retry);
     mem_free(s->entries);
     mem_free(s);
 }

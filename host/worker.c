@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "container.h"
+#include "descriptors.h"
 #include "log.h"
 #include "mem.h"
 #include "privileges.h"
@@ -265,6 +266,7 @@ int worker_main(int argc, char **argv)
         return 2;
     }
     privileges_hide_too();
+    descriptors_raise();
     w->slot_number = (unsigned)atoi(argv[3]);
     w->slot = zone_slot(w->zone, w->slot_number);
     show_start(w);

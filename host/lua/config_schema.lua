@@ -163,7 +163,7 @@ return {
     url = size("8k", 64, 1024 ^ 2, "bytes of the request target, else 414"),
     fields = count(100, 1, 10000, "header fields, else 431"),
     body = size("10m", 1, nil, "bytes of a request body, else 413"),
-    connections = count(10000, 1, 1000000, "client connections at once"),
+    connections = count(10000, 1, 1000000, "client connections at once; above it those that wait longest without a request end"),
     pipelined = size("64k", 1024, 64 * 1024 ^ 2, "bytes read ahead of requests that wait their turn"),
   } },
   upstream = { type = "table", default = {}, doc = "connections to targets", fields = {

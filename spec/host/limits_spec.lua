@@ -115,20 +115,27 @@ describe("a body in chunks", function()
 end)
 
 describe("connections", function()
-  it("above the limit wait until one ends", async(function()
-    local few = rig.start { config = { limits = { connections = 2 } } }
-    local a, b = few.gw:connect(), few.gw:connect()
-    assert.same({ "hello", "hello" }, { a:request({}).body, b:request({}).body })
-    local c, d = few.gw:connect(), few.gw:connect()
-    c:send_request {}
-    d:send_request {}
-    assert.same({ nil, "timeout" }, { c:read_some(30) })
-    assert.equal("hello", a:request({}).body)
-    a:close()
-    assert.equal("hello", c:read_response().body)
-    assert.same({ nil, "timeout" }, { d:read_some(30) })
-    c:close()
-    assert.equal("hello", d:read_response().body)
+  it("above the limit wait while all have a request under way", async(function()
+    local go = 0
+    local few = rig.start { config = { limits = { connections = 2 } }, handler = function(_, conn)
+      support.wait_for(function() return go > 0 end, "a word", 20000)
+      go = go - 1
+      conn:respond { body = "hello" }
+    end }
+    local all = {}
+    for i = 1, 4 do
+      all[i] = few.gw:connect()
+      all[i]:send_request { headers = { connection = "close" } }
+      if i <= 2 then few.origin:wait_request(i) end
+    end
+    few.gw:wait_metric("client_connections_deferred_total", 1)
+    assert.same({ nil, "timeout" }, { all[3]:read_some(30) })
+    assert.equal(2, #few.origin.requests)
+    go = 1
+    few.origin:wait_request(3)
+    go = 3
+    for i = 1, 4 do assert.equal("hello", all[i]:read_response().body) end
     assert.equal(200, few.gw:admin("/healthz").status)
+    assert.equal(0, few.gw:metric("client_connections_evicted_total"))
   end))
 end)
