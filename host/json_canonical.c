@@ -45,7 +45,7 @@ static int add_string(struct canonical *c, const struct json_event *e)
     struct buf text;
     bool lone = false;
     buf_init(&text);
-    char *to = buf_reserve(&text, n);
+    char *to = buf_reserve(&text, n + 1);
     text.n = (size_t)(json_unescape(to, (struct slice){ p + 1, n - 2 }, &lone) - to);
     json_quote(c->out, buf_slice(&text));
     buf_deinit(&text);
@@ -126,8 +126,10 @@ static void rewrite(struct canonical *c, const struct member *m, size_t n, size_
 
 static int sort_members(struct canonical *c, int level)
 {
+    if (c->members.n == c->first[level]) /* none, and perhaps no memory for any yet */
+        return 0;
     struct member *m = (struct member *)(void *)(c->members.p + c->first[level]);
-    size_t n = (c->members.n - c->first[level]) / sizeof *m, from = n > 0 ? m->start : 0;
+    size_t n = (c->members.n - c->first[level]) / sizeof *m, from = m->start;
     bool sorted = true;
     for (size_t i = 0; i < n; i++) {
         m[i].base = c->out->p;
@@ -190,7 +192,7 @@ int json_canonical(struct slice doc, const struct slice *omit, unsigned n, struc
     size_t before = out->n;
     buf_init(&c.members);
     buf_init(&c.sorted);
-    buf_reserve(out, doc.n);
+    buf_reserve(out, doc.n + 1);
     json_init(&j, on_event, &c);
     int rc = json_feed(&j, doc.p, doc.n);
     if (rc == 0)
