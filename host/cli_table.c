@@ -59,8 +59,12 @@ const struct cli_command cli_commands[] = {
       "choose the column to sort by, r turns the order round, 1 to 4 show routes, targets, models "
       "or workers alone, 0 all of them; the other arrows scroll. Elsewhere, and where TERM is "
       "dumb, tables follow one another. Times are those of one interval. --json prints one object, "
-      "over one interval: counts as {\"total\", \"rate\"}, a second; times as {\"p50\", "
-      "\"p95\"} in seconds; null is not known.",
+      "over one interval of so many \"seconds\": started, restarted, ready, generation, in_flight, "
+      "connections; requests, errors, refused, client_gone, lost, tokens, quota and redis as "
+      "counts, "
+      "which are {\"total\", \"rate\"}, a second; duration, of redis too, as {\"p50\", "
+      "\"p95\"} in seconds; restarts by reason, reloads, reload_failures; and the lists routes, "
+      "targets, models and workers. null is not known.",
       { CONFIG,
         { CLI_INTERVAL, "--interval", "SECONDS", "between two looks: 0.1 to 3600 (1)" },
         { CLI_ONCE, "--once", NULL, "prints the tables once, over one interval" },

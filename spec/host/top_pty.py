@@ -11,6 +11,7 @@ import json
 import os
 import pty
 import re
+import resource
 import select
 import signal
 import struct
@@ -29,6 +30,7 @@ def shell(argv):
         os.setpgid(0, 0)
         os.tcsetpgrp(0, os.getpid())
         signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.execv(argv[0], argv)
     os.write(1, b"[pid %d]\n" % pid)
     while True:
