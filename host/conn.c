@@ -4,6 +4,7 @@
 #include "container.h"
 #include "log.h"
 #include "mem.h"
+#include "pace.h"
 
 enum { LINGER_MS = 2000, TLS_HANDSHAKE = 22 }; /* the first byte of a ClientHello */
 
@@ -14,6 +15,7 @@ struct conn {
     struct parser *parser;
     struct exchange *x; /* whose request is read or whose answer is owed */
     struct timer read_timer, write_timer;
+    struct pace pace; /* of the body */
     struct idler idler;
     uint64_t idle_since;
     struct buf held; /* pipelined behind the request that is served */
@@ -27,7 +29,8 @@ struct conn {
     bool clogged;        /* the next request waits until the client has taken its answers */
     bool ending;         /* ends once the client has taken its answers */
     bool draining, body_paused, full, half_closed;
-    bool tunnel; /* bytes go through, unread */
+    bool too_slow; /* the body: its deadline does not move any more */
+    bool tunnel;   /* bytes go through, unread */
 };
 
 static int on_head(void *arg);
@@ -148,6 +151,7 @@ static int on_head(void *arg)
 static int on_body(void *arg, struct slice piece)
 {
     struct conn *c = arg;
+    c->pace.bytes += piece.n;
     if (c->x != NULL)
         exchange_body(c->x, piece);
     return 0;
@@ -173,7 +177,9 @@ static void begin_request(struct conn *c)
     struct client client = { &client_ops, c, stream_peer(c->stream), stream_peer_port(c->stream),
                              c->tls };
     c->x = exchange_new(c->owner->sv, gen, &client);
-    c->head_seen = c->begun = c->request_done = c->discarding = c->body_paused = false;
+    c->head_seen = c->begun = c->request_done = c->discarding = c->body_paused = c->too_slow =
+        false;
+    c->pace = (struct pace){ 0, 0, 0 };
     parser_next_request(c->parser, &c->x->req, &c->x->arena);
     enter_idlers(c);
     set_deadline(c, gen->settings.timeouts.head);
@@ -195,16 +201,23 @@ static void refuse(struct conn *c, int status)
     }
 }
 
-/* The body's deadline runs while it is the client's turn. */
+/* The body's deadline runs while it is the client's turn; so does the time in which it has to come
+ * at limits.body_rate. */
 static void set_body_deadline(struct conn *c)
 {
     const struct exchange *x = c->x;
+    const struct route *route = x != NULL ? x->route : NULL;
+    const struct settings *set = settings_of(c);
+    uint64_t wait = route != NULL ? route->body_timeout : set->timeouts.body;
     bool held_off = x != NULL && x->req.expect_continue && !x->continued && x->body_seen == 0;
-    if (c->request_done || c->body_paused || held_off)
-        timer_stop(&c->read_timer);
+    bool turn = c->head_seen && !c->request_done && !c->body_paused && !held_off;
+    pace_turn(&c->pace, turn, loop_now(c->owner->sv->loop));
+    if (turn && pace_slow(&c->pace, route != NULL ? route->body_rate : set->body_rate, wait))
+        c->too_slow = true;
+    if (turn)
+        set_deadline(c, c->too_slow ? 1 : wait);
     else if (c->head_seen)
-        set_deadline(c, x != NULL && x->route != NULL ? x->route->body_timeout
-                                                      : settings_of(c)->timeouts.body);
+        timer_stop(&c->read_timer);
 }
 
 /* The rest of a body that nobody wanted has been read. Returns false where the connection ended. */

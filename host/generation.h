@@ -57,7 +57,8 @@ struct settings {
     } timeouts; /* ms */
     struct parse_limits parse;
     uint32_t connections;
-    size_t pipelined; /* bytes */
+    size_t pipelined;   /* bytes */
+    uint64_t body_rate; /* bytes a second, where no route is known; 0: any */
     struct upstream_limits upstream;
     struct resolve_options resolver;
     struct forwarded_rules forwarded;

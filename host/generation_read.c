@@ -118,6 +118,7 @@ static void read_limits(struct generation *g, struct settings *s)
     s->parse.fields = (uint32_t)generation_get_number(g, "fields");
     s->connections = (uint32_t)generation_get_number(g, "connections");
     s->pipelined = generation_get_number(g, "pipelined");
+    s->body_rate = generation_get_number(g, "body_rate");
     generation_leave(g);
     generation_enter(g, "upstream");
     s->upstream.idle = (uint32_t)generation_get_number(g, "keepalive");
@@ -284,6 +285,7 @@ static int read_route(struct generation *g, struct route *r, bool check_only, st
     generation_leave(g);
     generation_enter(g, "limits");
     r->body_limit = generation_get_number(g, "body");
+    r->body_rate = generation_get_number(g, "body_rate");
     generation_leave(g);
     make_lua_route(g, r, api);
     read_chain(g, r);

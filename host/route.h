@@ -61,6 +61,7 @@ struct route {
     uint64_t body_timeout;      /* ms, between two pieces of a request's body */
     uint64_t tunnel_timeout;    /* ms, without a byte either way */
     uint64_t body_limit;        /* bytes */
+    uint64_t body_rate;         /* bytes a second that a body has to come at; 0: any */
     struct target_set *targets; /* of requests that none of `models` takes; NULL: there is none */
     struct target_set *models;  /* by the model that a request names, sorted by it */
     uint32_t nmodels;

@@ -141,6 +141,7 @@ local function effective(config)
       route.timeouts[name] = route.timeouts[name] or config.timeouts[name]
     end
     route.limits.body = route.limits.body or config.limits.body
+    route.limits.body_rate = route.limits.body_rate or config.limits.body_rate
     route.retry = targets.retry(config.routes[i], route.api, route.timeouts)
   end
   return out

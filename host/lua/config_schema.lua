@@ -128,6 +128,7 @@ local route = {
   } },
   limits = { type = "table", default = {}, doc = "the route's own, else the gateway's", fields = {
     body = size(nil, 1, nil, "bytes of a request body"),
+    body_rate = count(nil, 0, 1000000000, "bytes a second that a request body has to come at; 0: any"),
   } },
   plugins = plugins,
 }
@@ -163,6 +164,8 @@ return {
     url = size("8k", 64, 1024 ^ 2, "bytes of the request target, else 414"),
     fields = count(100, 1, 10000, "header fields, else 431"),
     body = size("10m", 1, nil, "bytes of a request body, else 413"),
+    body_rate = count(16, 0, 1000000000, "bytes a second that a request body has to come at, " ..
+      "over each timeouts.body of the client's time, else 408; 0: any"),
     connections = count(10000, 1, 1000000, "client connections at once; above it those that wait longest without a request end"),
     pipelined = size("64k", 1024, 64 * 1024 ^ 2, "bytes read ahead of requests that wait their turn"),
   } },
