@@ -160,7 +160,7 @@ int metrics_page_read(struct metrics_page *p, struct buf *text, uint32_t *line)
     p->n = 0;
     p->nslots = 0;
     *line = 0;
-    const char *at = p->text.p, *end = at + p->text.n;
+    const char *at = p->text.p, *end = at != NULL ? at + p->text.n : NULL;
     while (at != NULL && at < end) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         const char *next = stop != NULL ? stop + 1 : end;
