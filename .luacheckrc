@@ -16,6 +16,8 @@ files["plugins/webhook/invalidate.lua"] = redis_script
 files["plugins/cache/fill.lua"] = redis_script
 files["plugins/ratelimit/count.lua"] = redis_script
 for _, name in ipairs { "claim", "hold", "store" } do files["plugins/idempotency/" .. name .. ".lua"] = redis_script end
+-- Runs in nginx's Lua module.
+files["scripts/bench.d/quota.lua"] = { globals = { "ngx" } }
 -- The runtime replaces these for the code that it runs.
 files["host/lua/exec.lua"] = { globals = { "os" } }
 files["host/lua/runtime.lua"] = { globals = { "coroutine" } }

@@ -1,0 +1,124 @@
+"""What is measured, group by group: each function takes a Bench and returns rows.
+
+Subjects take turns: in every round each of them runs once, in the same order, so that what else the machine
+does meets all of them. A figure is the median over the rounds.
+"""
+import statistics
+import subprocess
+
+import load
+import servers
+from report import Row
+
+CONNECTIONS = 64
+
+
+class Bench:
+    """What a run shares: the rig, the binary under test, and how long and how often is measured."""
+
+    def __init__(self, rig, binary, seconds, rounds, say=lambda text: None):
+        self.rig, self.binary, self.seconds, self.rounds, self.say = rig, binary, seconds, rounds, say
+        self._origin = None
+
+    @property
+    def origin(self):
+        if not self._origin:
+            self._origin = servers.origin(self.rig)
+        return self._origin.port
+
+    def stop(self, *processes):
+        for process in processes:
+            if process:
+                self.rig.stop(process)
+
+    def turns(self, subjects):
+        """{name: [what load.cost returned, a round each]} of {name: (processes, url, script, connections)}."""
+        for processes, url, script, connections in subjects.values():
+            load.run(self.rig, url, script, connections, 1)  # warm: connections, traces, scripts
+        got = {name: [] for name in subjects}
+        for _ in range(self.rounds):
+            for name, (processes, url, script, connections) in subjects.items():
+                got[name].append(load.cost(self.rig, processes, url, script, connections, self.seconds))
+                self.say(f"{name}: " + ", ".join(f"{who} {us:.1f} us" for who, us in got[name][-1]["cpu"].items()))
+        return got
+
+
+def cpu(runs, who="self"):
+    return statistics.median(run["cpu"][who] for run in runs)
+
+
+def p50(runs):
+    return statistics.median(run["p50"] for run in runs)
+
+
+def url(process, path=""):
+    return f"http://127.0.0.1:{process.port}{path}"
+
+
+def plain(b):
+    """CPU of a proxied request without plugins."""
+    get = load.script("/")
+    running = {"tollgate": servers.gateway(b.rig, b.binary, b.origin, log=False), "nginx": servers.nginx_plain(b.rig, b.origin),
+               "haproxy": servers.haproxy(b.rig, b.origin)}
+    running = {name: p for name, p in running.items() if p}
+    got = b.turns({name: ({"self": p}, url(p), get, CONNECTIONS) for name, p in running.items()})
+    b.stop(*running.values())
+    goals = {"nginx": 0.85}
+    return [Row("plain", "CPU a request", cpu(got["tollgate"]), "us", cpu(got[peer]), peer, goals.get(peer))
+            for peer in running if peer != "tollgate"]
+
+
+def quota(b):
+    """CPU of the full job: key, all limits, metrics, access log; of the gateway and of Redis."""
+    redis = servers.redis(b.rig)
+    gateway = servers.gateway(b.rig, b.binary, b.origin, redis_port=redis.port)
+    nginx, lua = servers.nginx_plain(b.rig, b.origin), servers.nginx_lua(b.rig, b.origin, redis.port)
+    path = "/v1/chat/completions"
+    one, many = load.script(path, 1, chat=True), load.script(path, 64, chat=True)
+    both = {"self": gateway, "redis": redis}
+    subjects = {"tollgate": (both, url(gateway), one, CONNECTIONS), "64 keys": (both, url(gateway), many, CONNECTIONS),
+                "nginx": ({"self": nginx}, url(nginx), one, CONNECTIONS)}
+    if lua:
+        subjects["nginx+Lua"] = ({"self": lua, "redis": redis}, url(lua), one, CONNECTIONS)
+    got = b.turns(subjects)
+    b.stop(gateway, nginx, lua, redis)
+    rows = [Row("quota", "CPU a request", cpu(got["tollgate"]), "us", cpu(got["nginx"]), "nginx", 1.0),
+            Row("quota", "CPU a request, 64 keys", cpu(got["64 keys"]), "us", cpu(got["nginx"]), "nginx", 1.0),
+            Row("quota", "Redis's CPU a request", cpu(got["tollgate"], "redis"), "us", goal=10),
+            Row("quota", "Redis's CPU a request, 64 keys", cpu(got["64 keys"], "redis"), "us", goal=16)]
+    if lua:
+        rows += [Row("quota", "CPU a request", cpu(got["tollgate"]), "us", cpu(got["nginx+Lua"]), "nginx+Lua", 1 / 3),
+                 Row("quota", "Redis's CPU a request", cpu(got["tollgate"], "redis"), "us",
+                     cpu(got["nginx+Lua"], "redis"), "nginx+Lua"),
+                 Row("quota", "Redis's CPU a request, 64 keys", cpu(got["64 keys"], "redis"), "us",
+                     cpu(got["nginx+Lua"], "redis"), "nginx+Lua")]
+    return rows
+
+
+def round_trip(b, redis):
+    """Microseconds that a lone command takes, there and back."""
+    done = subprocess.run(["taskset", "-c", "0", servers.need("redis-benchmark"), "-p", str(redis.port), "-c", "1", "-n", "5000",
+                           "-t", "get", "--csv"], capture_output=True, text=True, timeout=60, check=True)
+    head, values = [line.replace('"', "").split(",") for line in done.stdout.strip().splitlines()[-2:]]
+    return float(values[head.index("p50_latency_ms")]) * 1000
+
+
+def latency(b):
+    """What stands between a client and the origin costs one connection in time: p50, above the origin's own."""
+    redis = servers.redis(b.rig)
+    gateway = servers.gateway(b.rig, b.binary, b.origin, redis_port=redis.port)
+    nginx = servers.nginx_plain(b.rig, b.origin)
+    path = "/v1/chat/completions"
+    get, chat = load.script("/"), load.script(path, 1, chat=True)
+    direct = f"http://127.0.0.1:{b.origin}"
+    got = b.turns({"direct": ({}, direct, get, 1), "nginx": ({}, url(nginx), get, 1), "tollgate": ({}, url(gateway), get, 1),
+                   "quota": ({}, url(gateway), chat, 1), "chat": ({}, direct, chat, 1)})
+    trip = statistics.median(round_trip(b, redis) for _ in range(b.rounds))
+    b.stop(gateway, nginx, redis)
+    base, plain_added = p50(got["direct"]), p50(got["tollgate"]) - p50(got["direct"])
+    quota_added = p50(got["quota"]) - p50(got["chat"])
+    return [Row("latency", "p50 added, plain", plain_added, "us", max(p50(got["nginx"]) - base, 1), "nginx", 1.3),
+            Row("latency", "p50 added, full job", quota_added, "us", max(plain_added + trip, 1), "plain + a round trip")]
+
+
+GROUPS = {"plain": plain, "quota": quota, "latency": latency}
