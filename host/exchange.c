@@ -1,6 +1,7 @@
 /* See exchange.h: how an exchange begins and ends. */
 #include "exchange.h"
 
+#include <inttypes.h>
 #include <lauxlib.h>
 #include <stdio.h>
 #include <string.h>
@@ -151,6 +152,39 @@ static void answer_no_method(struct exchange *x)
                         SLICE("allow"), allow); /* RFC 9110, section 15.5.6 */
 }
 
+static void answer_options(struct exchange *x)
+{
+    x->res = (struct response){ .status = 204, .minor = 1 };
+    headers_init(&x->res.headers, &x->arena);
+    headers_add(&x->res.headers, SLICE("allow"), routes_allow(x->gen->table, &x->req, &x->arena));
+    x->source = SOURCE_BYTES;
+    exchange_answer(x);
+}
+
+/* OPTIONS with Max-Forwards goes as far as that says; where no hop is left it is ours (RFC 9110,
+ * section 7.6.2). False where it has been answered. */
+static bool take_hop(struct exchange *x)
+{
+    struct slice text = headers_get(&x->req.headers, SLICE("max-forwards"));
+    uint32_t n = 0;
+    if (text.p == NULL || !slice_eq(x->req.method, SLICE("OPTIONS")))
+        return true;
+    for (size_t i = 0; i < text.n && n < UINT32_MAX / 10 - 1; i++) {
+        if (text.p[i] < '0' || text.p[i] > '9')
+            text.n = 0;
+        else
+            n = n * 10 + (uint32_t)(text.p[i] - '0');
+    }
+    if (text.n == 0)
+        exchange_error(x, 400, NULL, "malformed Max-Forwards");
+    else if (n == 0)
+        answer_options(x);
+    else
+        headers_set(&x->req.headers, SLICE("max-forwards"),
+                    arena_printf(&x->arena, "%" PRIu32, n - 1));
+    return text.n > 0 && n > 0;
+}
+
 /* Where a trusted proxy stands before us, it says who the client is. */
 static void find_client(struct exchange *x)
 {
@@ -185,6 +219,8 @@ void exchange_begin(struct exchange *x)
     }
     x->route = m.route;
     x->prefix = m.route->strip_prefix ? m.prefix : 0;
+    if (!take_hop(x))
+        return;
     if (m.route->quarantined) {
         exchange_error(x, 503, "plugin_quarantined",
                        "A plugin of this route has been switched off since it was stuck.");

@@ -95,7 +95,9 @@ struct parse_fault parse_head_request(char *head, const struct parse_limits *lim
     out->target = (struct slice){ "", 0 };
     if (p == head || *p != ' ')
         return fault(400, "malformed method");
-    if (out->method.n > METHOD_MAX || slice_eq(out->method, SLICE("CONNECT")))
+    /* TRACE would show a client the credentials that are added for the target. */
+    if (out->method.n > METHOD_MAX || slice_eq(out->method, SLICE("CONNECT")) ||
+        slice_eq(out->method, SLICE("TRACE")))
         return fault(501, "method not implemented");
     char *target = ++p;
     while (*p > ' ' && *p < 0x7f)

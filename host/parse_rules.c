@@ -247,8 +247,6 @@ struct parse_fault parse_rules_request(struct request *r, const struct parse_lim
         f = check_expect(r);
     if (f.status != 0)
         return f;
-    if (slice_eq(r->method, SLICE("TRACE")) && (r->framing == FRAMING_CHUNKED || r->length > 0))
-        return fault(400, "TRACE with a body"); /* RFC 9110, section 9.3.8 */
     if (too_many_options(h, limits->fields))
         return fault(431, "too many connection options");
     r->keep_alive = keeps_alive(h, r->minor);
