@@ -72,6 +72,7 @@ static void has_none(void **state)
         { "{\"\\udc00x\":1}", "half of a surrogate pair", 1 },
         { "{\"a\":1", "the text ends too early", 6 },
         { "{} {}", "more follows the value", 3 },
+        { "{},\"a\":1", "more follows the value", 2 },
         { "", "the text ends too early", 0 },
     };
     (void)state;
