@@ -185,7 +185,7 @@ static bool by_yajl(struct slice doc, struct buf *out)
  * there. */
 static bool yajl_is_lax(struct slice doc, const char *fault)
 {
-    static const char *const reasons[] = { "UTF-8", "deep", "nest", "byte order" };
+    static const char *const reasons[] = { "UTF-8", "deep", "nest", "byte order", "more follows" };
     for (size_t i = 0; fault != NULL && i < sizeof reasons / sizeof *reasons; i++) {
         if (strstr(fault, reasons[i]) != NULL)
             return true;
