@@ -16,6 +16,11 @@ enum { FIELDS_ROOM = 8 }; /* for fields that are likely to be added on the way *
 
 enum state { IDLE, HEAD, BODY, END, FAILED };
 
+/* Interim responses before a final one. Their heads last as long as what the request has allocated,
+ * so an origin may not send them without end; one every 20 s (102, as a sign of life) reaches 20
+ * minutes. */
+#define INTERIM_MAX 64
+
 struct parser {
     http_parser hp;
     enum state state;
@@ -32,6 +37,7 @@ struct parser {
     struct gather gather;
     struct parse_head head;
     struct slice name, piece; /* what http_parser reported last */
+    uint32_t interims;        /* since the last final response */
     enum framing framing;     /* kept apart: the caller may change the message from on_head on */
     uint64_t left;            /* of a body with a length */
     struct chunked chunked;
@@ -103,6 +109,9 @@ static int response_complete(struct parser *p, enum framing *declared)
     struct parse_fault f = parse_rules_response(r, p->head_method, declared);
     if (f.status != 0)
         return fail(p, f.status, f.text);
+    p->interims = r->status < 200 ? p->interims + 1 : 0;
+    if (p->interims > INTERIM_MAX)
+        return fail(p, 502, "interim responses without a final one");
     if (r->framing != FRAMING_NONE && !framing_agreed(&p->hp, *declared, r->length))
         return fail(p, 502, "framing can be read in two ways");
     p->framing = r->framing;

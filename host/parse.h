@@ -50,7 +50,8 @@ void parser_free(struct parser *p);
 /* Ready for the next message, which will be parsed into `out` with `arena`; both are borrowed
  * until on_head, from when on `out` is the caller's to change. For a response, `method` is that of
  * the request it answers (no body after HEAD). After an interim (1xx) response on_end is called as
- * for any other and the caller asks for the next one. */
+ * for any other and the caller asks for the next one; of more than 64 in a row the next is a 502.
+ */
 void parser_next_request(struct parser *p, struct request *out, struct arena *arena);
 void parser_next_response(struct parser *p, struct response *out, struct arena *arena,
                           struct slice method);

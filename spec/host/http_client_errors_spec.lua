@@ -108,6 +108,7 @@ describe("tg.http fails with", function()
     ["length and chunks"] = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     ["a bad chunk"] = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ["another protocol"] = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+    ["interim answers without end"] = ("HTTP/1.1 100 Continue\r\n\r\n"):rep(65),
     ["a head too large"] = "HTTP/1.1 200 OK\r\nx: " .. ("x"):rep(70000) .. "\r\n\r\n",
   } do
     it("malformed, for " .. name, async(function()
