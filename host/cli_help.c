@@ -54,6 +54,10 @@ static void one(const struct cli_command *c)
         printf("\n");
         fold(stdout, c->text, 2);
     }
+    if (c->json != NULL) {
+        printf("\n  With --json:\n");
+        fold(stdout, c->json, 2);
+    }
 }
 
 void cli_help_all(FILE *to)

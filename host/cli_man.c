@@ -133,6 +133,11 @@ static void command(const struct cli_command *c)
         words(c->text), printf("\n");
     for (const struct cli_option *o = c->options; o->flag != NULL; o++)
         option(o);
+    if (c->json != NULL) {
+        printf(".PP\nWith\n.BR \\-\\-json :\n");
+        words(c->json);
+        printf("\n");
+    }
 }
 
 int cli_man(int argc, char **argv)

@@ -37,6 +37,7 @@ struct cli_command {
     const char *text;  /* a paragraph for `tollgate help NAME` and the man page, or NULL */
     struct cli_option options[10]; /* until flag is NULL, which the last one is */
     int (*run)(int argc, char **argv);
+    const char *json; /* what --json prints, for help and the man page; NULL where there is none */
 };
 
 /* Until name is NULL. */

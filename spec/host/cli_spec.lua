@@ -152,6 +152,7 @@ describe("version, help and nonsense", function()
       local res = support.tollgate { "help", unpack(words) }
       assert.same({ 0, "" }, { res.code, res.err })
       assert.is_truthy(res.out:find("tollgate " .. name, 1, true))
+      assert.equal(res.out:find("\n  --json ", 1, true) ~= nil, res.out:find("With --json:", 1, true) ~= nil, name)
       if name ~= "exec" and name ~= "test" then -- whose arguments are not ours
         words[#words + 1] = "--help"
         assert.same(res, support.tollgate(words))
@@ -160,6 +161,7 @@ describe("version, help and nonsense", function()
     end
     assert.is_true(n >= 15, n)
     assert.matches("%-%-print +shows the effective", support.tollgate({ "help", "check" }).out)
+    assert.matches('\n  With %-%-json:\n  {"config", "routes": ', support.tollgate({ "help", "check" }).out)
   end))
 
   it("what makes no sense: exit code 2, stdout empty, the reason on stderr", async(function()
