@@ -175,9 +175,8 @@ struct exchange {
     struct llm_peek *peek;     /* HOLD_PEEK; in the arena */
     struct request up;         /* as the current target gets it */
     size_t sent_up;            /* of `body`, on this attempt */
-    bool held;         /* `body` begins with the request's first byte, for another attempt */
-    bool interim;      /* something of an answer has gone to the client already */
-    uint32_t interims; /* interim answers that origins sent */
+    bool held;    /* `body` begins with the request's first byte, for another attempt */
+    bool interim; /* something of an answer has gone to the client already */
 
     /* the origin */
     struct upstream_wait *origin_wait;

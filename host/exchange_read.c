@@ -85,10 +85,6 @@ static int on_head(void *arg)
         return on_switch(x);
     if (x->res.status < 200) {
         x->retried = true; /* the origin has seen the request */
-        if (++x->interims > PARSE_INTERIM_MAX) {
-            exchange_origin_failed(x, &exchange_failure_bad_answer, "interim answers without end");
-            return 1;
-        }
         forward_interim(x);
         return 0;
     }

@@ -160,9 +160,7 @@ static int on_head(void *arg)
     if (f->res.status == 101)
         return note_failure(f, FETCH_MALFORMED, "the origin switched protocols unasked");
     if (f->res.status < 200)
-        return ++f->interims <= PARSE_INTERIM_MAX
-                   ? 0
-                   : note_failure(f, FETCH_MALFORMED, "interim answers without end");
+        return 0;
     f->keep_ms = reuse_keep_ms(&f->res.headers);
     headers_remove_hop_by_hop(&f->res.headers);
     f->stage = FETCH_STAGE_BODY;

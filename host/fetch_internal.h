@@ -38,7 +38,6 @@ struct fetch {
     uint64_t keep_ms;
     uint32_t redirects; /* left */
     bool retried;       /* or it may not be any more */
-    uint32_t interims;  /* interim answers so far */
     bool surplus;       /* bytes came behind the answer */
     bool answered;      /* the head has come, and is not a redirect's */
     bool complete;

@@ -13,10 +13,6 @@
 #include "arena.h"
 #include "message.h"
 
-/* Interim answers that one request may get: they are not limited in number by RFC 9110, section
- * 15.2, but each costs memory until the request ends. */
-enum { PARSE_INTERIM_MAX = 100 };
-
 struct parse_limits {
     size_t head;     /* bytes of the whole head, start line included */
     size_t url;      /* bytes of the request target */
