@@ -46,9 +46,9 @@ end
 
 local function check_forwarded(c, res, e, name)
   assert.equal(e.status or 200, res and res.status, name)
-  for _, path in ipairs(e.more or {}) do
+  for i, path in ipairs(e.more or {}) do
     assert.equal(200, c:read_response().status, name)
-    assert.equal(path, on.origin.requests[#on.origin.requests].target, name)
+    assert.equal(path, on.origin.requests[1 + i].target, name)
   end
   if e.closes then
     assert.same({ "", "closed" }, { c:read_all() }, name)
