@@ -9,7 +9,7 @@ local async = support.async
 local function faults(exports)
   local file = support.tmpdir() .. "/exports.json"
   support.write_file(file, support.encode(exports))
-  local result = support.npm.node { script = "spec/clients/otlp.js", args = { file } }
+  local result = support.npm.node { script = "spec/clients/otlp.js", args = { file }, timeout = 60000 }
   assert(result.code == 0, result.err)
   return support.decode(result.out)
 end
@@ -47,7 +47,7 @@ describe("otel's exports", function()
     support.wait_for(function()
       local last = collector.exports[#collector.exports]
       return last and last.tollgate_requests_total and last.tollgate_requests_total.sum.dataPoints[1].asDouble >= 2
-    end, "metrics of these requests")
+    end, "metrics of these requests", 20000)
     gw:stop()
     assert.same({}, faults(of_collector(collector)))
   end))
