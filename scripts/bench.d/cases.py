@@ -1,58 +1,11 @@
-"""What is measured, group by group: each function takes a Bench and returns rows.
-
-Subjects take turns: in every round each of them runs once, in the same order, so that what else the machine
-does meets all of them. A figure is the median over the rounds.
-"""
+"""A request's price: without plugins, with the full job, and in time. Each function takes a Bench and returns rows."""
 import statistics
 import subprocess
 
 import load
 import servers
+from measure import CONNECTIONS, cpu, p50, url
 from report import Row
-
-CONNECTIONS = 64
-
-
-class Bench:
-    """What a run shares: the rig, the binary under test, and how long and how often is measured."""
-
-    def __init__(self, rig, binary, seconds, rounds, say=lambda text: None):
-        self.rig, self.binary, self.seconds, self.rounds, self.say = rig, binary, seconds, rounds, say
-        self._origin = None
-
-    @property
-    def origin(self):
-        if not self._origin:
-            self._origin = servers.origin(self.rig)
-        return self._origin.port
-
-    def stop(self, *processes):
-        for process in processes:
-            if process:
-                self.rig.stop(process)
-
-    def turns(self, subjects):
-        """{name: [what load.cost returned, a round each]} of {name: (processes, url, script, connections)}."""
-        for processes, url, script, connections in subjects.values():
-            load.run(self.rig, url, script, connections, 1)  # warm: connections, traces, scripts
-        got = {name: [] for name in subjects}
-        for _ in range(self.rounds):
-            for name, (processes, url, script, connections) in subjects.items():
-                got[name].append(load.cost(self.rig, processes, url, script, connections, self.seconds))
-                self.say(f"{name}: " + ", ".join(f"{who} {us:.1f} us" for who, us in got[name][-1]["cpu"].items()))
-        return got
-
-
-def cpu(runs, who="self"):
-    return statistics.median(run["cpu"][who] for run in runs)
-
-
-def p50(runs):
-    return statistics.median(run["p50"] for run in runs)
-
-
-def url(process, path=""):
-    return f"http://127.0.0.1:{process.port}{path}"
 
 
 def plain(b):
@@ -119,6 +72,3 @@ def latency(b):
     quota_added = p50(got["quota"]) - p50(got["chat"])
     return [Row("latency", "p50 added, plain", plain_added, "us", max(p50(got["nginx"]) - base, 1), "nginx", 1.3),
             Row("latency", "p50 added, full job", quota_added, "us", max(plain_added + trip, 1), "plain + a round trip")]
-
-
-GROUPS = {"plain": plain, "quota": quota, "latency": latency}

@@ -30,6 +30,15 @@ def raise_descriptors(wanted=65536):
     return soft
 
 
+def compiled(rig, source, *options):
+    """Path of the program, or with -shared the library, made of a file of C."""
+    out = rig.path(os.path.basename(source)[:-2])
+    done = subprocess.run(["cc", "-O2", "-D_GNU_SOURCE", *options, "-o", out, source], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Failed(f"cc failed:\n{done.stderr}")
+    return out
+
+
 class Failed(Exception):
     """Something that a person has to see: one sentence, without a trace."""
 

@@ -75,10 +75,10 @@ def nginx_config(rig, name, http, workers=1, modules="", env=""):
                                                   modules=modules, env=env))
 
 
-def nginx(rig, name, http, port, core="0", modules="", env=None):
+def nginx(rig, name, http, port, core="0", modules="", env=None, grind=()):
     names = "".join(f"env {key}; " for key in env or {})
     config = nginx_config(rig, name, http, modules=modules, env=names)
-    process = rig.start(name, [need("nginx"), "-p", rig.dir, "-c", config, "-e", "stderr"], core, env)
+    process = rig.start(name, [*grind, need("nginx"), "-p", rig.dir, "-c", config, "-e", "stderr"], core, env)
     rig.wait_port(process, port)
     process.port = port
     return process
@@ -112,9 +112,9 @@ def plain_http(port, origin_port, extra="", listen=""):
         location / {{ proxy_pass http://u; {PROXY} }} }}"""
 
 
-def nginx_plain(rig, origin_port):
+def nginx_plain(rig, origin_port, extra="", grind=()):
     port = free_port()
-    return nginx(rig, "nginx", plain_http(port, origin_port), port)
+    return nginx(rig, "nginx", plain_http(port, origin_port, extra), port, grind=grind)
 
 
 def lua_http(port, origin_port, lua_path):
@@ -170,7 +170,7 @@ def keys_file(rig, count):
     return name
 
 
-def gateway_config(rig, port, admin, origin_port, redis_port=None, workers=1, keys=64, routes="", tls="", log=True):
+def gateway_config(rig, port, admin, origin_port, data="data", redis_port=None, workers=1, keys=64, routes="", tls="", log=True):
     """The routes /plain, /auth and /v1/chat/completions (the full job), and those that are given."""
     target = 'targets = { { url = "http://127.0.0.1:%d" } }' % origin_port
     auth = 'auth = { keys = "%s" }' % keys_file(rig, keys)
@@ -180,7 +180,8 @@ def gateway_config(rig, port, admin, origin_port, redis_port=None, workers=1, ke
     listen = f'{{ "127.0.0.1:{port}", tls = {tls} }}' if tls else f'"127.0.0.1:{port}"'
     access = '"file:access.log"' if log else "false"
     return f"""return {{
-  listen = {{ {listen} }}, admin = "127.0.0.1:{admin}", workers = {workers}, {redis_line}
+  listen = {{ {listen} }}, admin = "127.0.0.1:{admin}", data_dir = "{data}", workers = {workers}, {redis_line}
+  limits = {{ connections = 50000 }}, upstream = {{ connections = 0, keepalive = 256 }},
   watchdog = 60, timeouts = {{ drain = 5 }}, log = {{ level = "warn", access = {access} }},
   routes = {{
     {full}
@@ -194,7 +195,7 @@ def gateway_config(rig, port, admin, origin_port, redis_port=None, workers=1, ke
 
 def gateway(rig, binary, origin_port, name="tollgate", core="0", env=None, **settings):
     port, admin = free_port(), free_port()
-    config = rig.write(name + ".lua", gateway_config(rig, port, admin, origin_port, **settings))
+    config = rig.write(name + ".lua", gateway_config(rig, port, admin, origin_port, name + ".data", **settings))
     process = rig.start(name, [binary, "run", "-c", config], core, {"TOLLGATE_HOME": ROOT, **(env or {})})
     rig.wait_url(process, f"http://127.0.0.1:{admin}/readyz")
     process.port = port
