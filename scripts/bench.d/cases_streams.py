@@ -14,13 +14,15 @@ from rig import Failed, compiled, cpu_seconds, free_port, resident_bytes
 HELD = 5000
 FIRST_BYTES = 100  # streams of a subject
 LIMIT = 120  # seconds for all streams to stand
-ROUTE = ('{ name = "%s", path = "/%s/*", api = "openai-chat", targets = { { url = "http://127.0.0.1:%d" } } },')
+# Usage is read where quota charges it, so the streams have the full job.
+ROUTE = ('{ name = "%s", path = "/%s/*", api = "openai-chat", targets = { { url = "http://127.0.0.1:%d" } }, '
+         'plugins = { auth = { keys = "%s" }, quota = ' + servers.LIMITS + " } },")
 PROXY = "proxy_buffering off;"
 
 
 def request(port, path):
     body = load.CHAT % ',"stream":true,"stream_options":{"include_usage":true}'
-    return (f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+    return (f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Api-Key: k1\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
 
 
@@ -98,8 +100,9 @@ def streams(b):
     origin = b.rig.start("events", [program, str(port), counter], "1")
     b.rig.wait_port(origin, port)
     origin.port = port
-    routes = "".join(ROUTE % (name, name, port) for name in ("stream", "hold"))
-    gateway = servers.gateway(b.rig, b.binary, port, routes=routes, log=False)
+    redis = servers.redis(b.rig)
+    routes = "".join(ROUTE % (name, name, port, servers.keys_file(b.rig, 64)) for name in ("stream", "hold"))
+    gateway = servers.gateway(b.rig, b.binary, port, redis_port=redis.port, routes=routes)
     nginx = servers.nginx_plain(b.rig, port, PROXY)
     subjects = {"tollgate": gateway, "nginx": nginx}
     cpu = event_cpu(b, subjects, counter)
@@ -110,7 +113,7 @@ def streams(b):
             first[name].append(first_byte(process.port))
     added = {name: max(statistics.median(first[name]) - statistics.median(first["direct"]), 1) for name in subjects}
     held = {name: held_bytes(process, count) for name, process in subjects.items()}
-    b.stop(gateway, nginx, origin)
+    b.stop(gateway, nginx, origin, redis)
     return [Row("streams", "CPU an event", cpu["tollgate"], "us", cpu["nginx"], "nginx", 1.0),
             Row("streams", f"memory of each of {count} streams", held["tollgate"] / 1024, "KiB", goal=12),
             Row("streams", "memory of a stream", held["tollgate"] / 1024, "KiB", held["nginx"] / 1024, "nginx"),

@@ -11,6 +11,12 @@ local ROWS = [=[[
   {"group": "latency", "name": "p50 added", "value": 1300.0, "unit": "us", "against": 1000.0, "peer": "nginx", "goal": 1.3}
 ]]=]
 
+-- A row of the group "load", which is what the chart shows.
+local function point(series, connections, us)
+  return ('{"group": "load", "name": "%s at %d connections", "value": %g, "unit": "us"}')
+    :format(series, connections, us)
+end
+
 local function bench(...)
   return support.exec { cmd = "scripts/bench", args = { ... }, timeout = 60000 }
 end
@@ -102,6 +108,38 @@ describe("scripts/bench", function()
   it("has ratios agreed that it can read", async(function()
     local result = bench("--rows", rows(), "--check")
     assert.truthy(result.code < 2, result.err)
+  end))
+
+  it("draws cost against load as SVG, with a name at the end of each line and colours for light and dark", async(function()
+    local dir = support.tmpdir()
+    support.write_file(dir .. "/rows", "[" .. table.concat({ point("nginx", 1, 90), point("nginx", 64, 15),
+      point("a <b> & c", 1, 200), point("a <b> & c", 64, 16) }, ",") .. "]")
+    local result = bench("--rows", dir .. "/rows", "--chart", dir .. "/chart.svg")
+    assert.equal(0, result.code, result.err)
+    local parsed = support.exec { cmd = "python3", args = { "-c", [[
+import sys, xml.dom.minidom as dom
+root = dom.parse(sys.argv[1]).documentElement
+words = [t.firstChild.data for t in root.getElementsByTagName("text")]
+places = [float(t.getAttribute("y")) for t in root.getElementsByTagName("text") if t.getAttribute("style")]
+print(root.tagName, len(root.getElementsByTagName("path")), "a <b> & c" in words, "nginx" in words, "64" in words,
+      abs(places[0] - places[1]) >= 16, "prefers-color-scheme: dark" in root.toxml())
+]], dir .. "/chart.svg" }, timeout = 60000 }
+    assert.equal("svg 2 True True True True True\n", parsed.out, parsed.err)
+  end))
+
+  it("draws nothing where the load was not measured", async(function()
+    local result = bench("--rows", rows(), "--chart", support.tmpdir() .. "/chart.svg")
+    assert.equal(2, result.code)
+    assert.truthy(result.err:find("nothing to draw", 1, true), result.err)
+  end))
+
+  it("has helpers in C that compile without a warning", async(function()
+    local dir = support.tmpdir()
+    for _, name in ipairs { "events", "rotate", "count" } do
+      local result = support.exec { cmd = "cc", args = { "-O2", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fPIC", "-c",
+        "-o", dir .. "/" .. name .. ".o", "scripts/bench.d/" .. name .. ".c" }, timeout = 60000 }
+      assert.equal(0, result.code, result.err)
+    end
   end))
 
   it("gives every server that is installed a configuration that it accepts", async(function()
