@@ -176,7 +176,7 @@ def gateway_config(rig, port, admin, origin_port, data="data", redis_port=None, 
     auth = 'auth = { keys = "%s" }' % keys_file(rig, keys)
     full = (f'{{ name = "chat", path = "/v1/chat/completions", {target}, plugins = {{ {auth}, quota = {LIMITS} }} }},'
             if redis_port else "")
-    redis_line = f'redis = "redis://127.0.0.1:{redis_port}",' if redis_port else ""
+    redis_line = f'redis = {{ url = "redis://127.0.0.1:{redis_port}", timeout = 10 }},' if redis_port else ""
     listen = f'{{ "127.0.0.1:{port}", tls = {tls} }}' if tls else f'"127.0.0.1:{port}"'
     access = '"file:access.log"' if log else "false"
     return f"""return {{
