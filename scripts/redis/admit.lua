@@ -45,14 +45,17 @@ if budget and (now < month_start or now >= month_end) then return { "month", now
 -- Read and check everything before the first write. A key of another type answers with an error
 -- table, which costs less than asking for the type first.
 
-local function wrong(key)
+-- reply: what reading the key answered.
+local function wrong(key, reply)
+  local err = type(reply) == "table" and reply.err
+  if err and not string.find(err, "^WRONGTYPE") then return redis.error_reply(err) end
   return redis.error_reply("TYPE " .. key .. " does not hold what quota keeps there")
 end
 
 local tokens, from_future = 0, false
 if rate then
   local fields = redis.pcall("HMGET", bucket_key, "tokens", "last_refill")
-  if fields.err then return wrong(bucket_key) end
+  if fields.err then return wrong(bucket_key, fields) end
   if fields[1] or fields[2] then
     local last = tonumber(fields[2] or "")
     tokens = tonumber(fields[1] or "")
@@ -68,12 +71,14 @@ end
 local spent, inflight = 0, 0
 if budget then
   local text = redis.pcall("GET", counter_key) or "0"
-  if type(text) ~= "string" or not string.find(text, "^%-?%d+$") then return wrong(counter_key) end
+  if type(text) ~= "string" or not string.find(text, "^%-?%d+$") then
+    return wrong(counter_key, text)
+  end
   spent = tonumber(text)
 end
 if cap then
   inflight = redis.pcall("SCARD", conc_key)
-  if type(inflight) ~= "number" then return wrong(conc_key) end
+  if type(inflight) ~= "number" then return wrong(conc_key, inflight) end
 end
 
 -- Decide. The budget is named first: it is what a retry cannot help.

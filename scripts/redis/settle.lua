@@ -81,6 +81,12 @@ for i = 1, n do
   ids[i], answer[i], leaves[i] = ARGV[at], outcome, leave or false
 end
 
+-- The counter first: Redis adds to no "007", and that error, too, is to leave all as it was.
+
+if counter ~= before then
+  redis.call("INCRBY", counter_key, string.format("%.0f", counter - before))
+  redis.call("EXPIRE", counter_key, COUNTER)
+end
 for i = 1, n do
   if leaves[i] == 0 then
     redis.call("DEL", KEYS[next_key + i])
@@ -88,10 +94,9 @@ for i = 1, n do
     redis.call("SET", KEYS[next_key + i], "-1", "EX", leaves[i])
   end
 end
-if counter ~= before then
-  redis.call("INCRBY", counter_key, string.format("%.0f", counter - before))
-  redis.call("EXPIRE", counter_key, COUNTER)
-end
-if conc_key then redis.pcall("SREM", conc_key, unpack(ids)) end -- of another type: not ours
+if conc_key then
+  local removed = redis.pcall("SREM", conc_key, unpack(ids))
+  if type(removed) == "table" and not string.find(removed.err, "^WRONGTYPE") then return removed end
+end -- of another type: not ours
 
 return answer
