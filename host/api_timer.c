@@ -21,7 +21,7 @@ struct timer_entry {
     int fn;
     bool once;                  /* runs in one worker of the replica */
     bool lingers;               /* goes on behind stop; see holds */
-    bool stopping;              /* it stopped itself */
+    bool stopping;              /* was stopped; ends once no Lua runs */
     uint64_t mark;              /* of the code that made it */
     struct timer_entry **owner; /* the Lua object's pointer, emptied at the end */
 };
@@ -120,6 +120,10 @@ static void on_settled(void *owner, enum task_outcome outcome)
 static void on_due(struct timer *t)
 {
     struct timer_entry *e = CONTAINER(t, struct timer_entry, timer);
+    if (e->stopping) {
+        entry_free(e);
+        return;
+    }
     if (e->every_ms != 0)
         timer_set(e->g->sv->loop, t, e->every_ms);
     if (e->task != NULL)
@@ -246,7 +250,15 @@ static int timer_stop_(lua_State *L)
         e->stopping = true; /* from within its own run */
         return 0;
     }
-    entry_free(e);
+    if (!holds(e)) {
+        entry_free(e);
+        return 0;
+    }
+    if (e->task != NULL)
+        task_free(e->task);
+    e->task = NULL;
+    e->stopping = true;
+    timer_set(e->g->sv->loop, &e->timer, 0); /* not now: with the hold the Lua that runs may end */
     return 0;
 }
 

@@ -260,6 +260,32 @@ describe("a timer that lingers", function()
       assert.is_nil(gw.log():find("sent by", 1, true))
     end))
 
+    it("may be stopped by one that does not hold the generation, which ends behind it", async(function()
+      local gw = rig.start { config = { reload = { watch = false } }, plugins = { send = [[
+        local tg = require "tollgate"
+        local stopped, held = false, nil
+        return {
+          init = function()
+            held = tg.timer.after(1000, function() end, { lingers = true })
+            tg.timer.every(0.01, function()
+              if not stopped then return end
+              held:stop()
+              held:stop()
+              local parts = {}
+              for i = 1, 1000 do parts[i] = tostring(i) end
+              tg.log.info("stopped it and had ", #table.concat(parts), ";")
+            end, { lingers = true })
+          end,
+          stop = function() stopped = true end,
+          access = function() return 200, "" end }
+      ]] } }
+      gw:write("plugins/send.lua", "return { access = function() return 200, 'two' end }")
+      assert.equal(0, gw:command("reload").code)
+      gw:wait_log("stopped it and had 2893;", true, 20000)
+      support.wait_for(function() return gw:status().workers[1].generations == 1 end, "the old generation's end", 20000)
+      gw:stop()
+    end))
+
     it("is what stop may make, and nothing else", async(function()
       local gw = rig.start { plugins = { wrong = [[
         local tg = require "tollgate"
