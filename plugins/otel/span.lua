@@ -16,8 +16,32 @@ for name in ("CONNECT DELETE GET HEAD OPTIONS PATCH POST PUT TRACE"):gmatch "%u+
 local OPERATIONS = { ["openai-chat"] = "chat", ["openai-responses"] = "chat", ["openai-embeddings"] = "embeddings",
   ["anthropic-messages"] = "chat" }
 
+-- Characters of more than one byte by what begins them (Unicode, table 3-7).
+local CHARACTERS = { "^[\194-\223][\128-\191]", "^\224[\160-\191][\128-\191]", "^[\225-\236\238\239][\128-\191][\128-\191]",
+  "^\237[\128-\159][\128-\191]", "^\240[\144-\191][\128-\191][\128-\191]", "^[\241-\243][\128-\191][\128-\191][\128-\191]",
+  "^\244[\128-\143][\128-\191][\128-\191]" }
+local REPLACEMENT = "\239\191\189" -- U+FFFD
+
+local function character(text, at)
+  for _, pattern in ipairs(CHARACTERS) do
+    local one = text:match(pattern, at)
+    if one then return one end
+  end
+end
+
+-- A text that a client chose, as far as it goes in a span: a collector refuses a batch whole where a string is no UTF-8.
 local function cut(text)
-  return text and #text > TEXT_MAX and text:sub(1, TEXT_MAX) or text
+  if not text or not text:find("[\128-\255]") then return text and text:sub(1, TEXT_MAX) end
+  local out, size, at = {}, 0, 1
+  while at <= #text do
+    local plain = text:match("^[%z\1-\127]+", at)
+    local piece = plain and plain:sub(1, TEXT_MAX - size) or character(text, at)
+    size = size + #(piece or REPLACEMENT)
+    if size > TEXT_MAX or piece == "" then break end
+    out[#out + 1] = piece or REPLACEMENT
+    at = at + #(piece or "x")
+  end
+  return table.concat(out)
 end
 
 --- The host and port of a URL's or Host field's authority.
@@ -27,8 +51,8 @@ end
 -- @treturn number|nil port
 function M.authority(authority, default)
   local host, port = authority:match "^%[(.-)%]:?(%d*)$"
-  if not host then host, port = authority:match "^(.-):?(%d*)$" end
-  return host, tonumber(port) or default
+  if not host then host, port = authority:match "^([^:]*):?(%d*)$" end
+  return host or authority, tonumber(port) or default
 end
 
 local function method_of(map, method)
@@ -68,6 +92,11 @@ local function server_attributes(r)
   return map, verb
 end
 
+-- tracestate as it came; ASCII, or nothing (W3C Trace Context, section 3.3.1.3): half a list would say what is not so.
+local function state_of(trace)
+  return trace.state and not trace.state:find("[\128-\255]") and trace.state or nil
+end
+
 local function finish(span, map, failed)
   span.attributes = attributes.list(map)
   if failed then span.status = { code = ERROR } end
@@ -81,7 +110,7 @@ end
 function M.server(r)
   local map, verb = server_attributes(r)
   return finish({ traceId = r.trace.trace_id, spanId = r.trace.span_id, parentSpanId = r.trace.parent_id,
-    traceState = r.trace.state, name = r.route_path and verb .. " " .. r.route_path or verb, kind = SERVER,
+    traceState = state_of(r.trace), name = r.route_path and verb .. " " .. r.route_path or verb, kind = SERVER,
     startTimeUnixNano = attributes.nanoseconds(r.started), endTimeUnixNano = attributes.nanoseconds(r.started + r.seconds) },
     map, r.ended ~= "ok" and r.ended ~= "client_gone" or r.status ~= nil and r.status >= 500)
 end
@@ -102,8 +131,8 @@ function M.attempt(r, a)
   map["http.response.status_code"] = o.status
   if o.attempt > 1 then map["http.request.resend_count"] = o.attempt - 1 end
   gen_ai(map, r.api, a.target.provider, a.target.model or r.model)
-  map["error.type"] = o.error or (o.status or 0) >= 400 and (o.code or tostring(o.status)) or nil
-  return finish({ traceId = r.trace.trace_id, spanId = o.span_id, parentSpanId = r.trace.span_id, traceState = r.trace.state,
+  map["error.type"] = o.error or (o.status or 0) >= 400 and (cut(o.code) or tostring(o.status)) or nil
+  return finish({ traceId = r.trace.trace_id, spanId = o.span_id, parentSpanId = r.trace.span_id, traceState = state_of(r.trace),
     name = verb, kind = CLIENT, startTimeUnixNano = attributes.nanoseconds(a.over - o.seconds),
     endTimeUnixNano = attributes.nanoseconds(a.over) }, map, map["error.type"] ~= nil and o.error ~= "client_gone")
 end
