@@ -19,7 +19,7 @@ import sys
 import termios
 import time
 
-LIMIT = 20
+LIMIT = 60
 
 
 def shell(argv):

@@ -54,10 +54,10 @@ local function terminal(gw, steps, options)
     stdin = support.encode { rows = 24, columns = 80, steps = steps,
       argv = { gateway.binary(), "top", "-c", gw.dir .. "/gateway.lua", unpack(options.args or { "--interval", "0.2" }) } } }
   local t = {}
-  function t.saw(word) loop.wait_for(function() return p:out():find(word, 1, true) or p.exited end, word, 40000) end
+  function t.saw(word) loop.wait_for(function() return p:out():find(word, 1, true) or p.exited end, word, 60000) end
   function t.go(word) gw:write(word, "") end
   function t.done()
-    local code = p:wait(60000)
+    local code = p:wait(120000)
     assert.equal(0, code, p:err())
   end
   return t
@@ -174,7 +174,7 @@ describe("tollgate top", function()
     local gw = start()
     local t = terminal(gw, { { "expect", "workers" }, { "say", "seen" }, { "expect", "has not answered for" },
       { "send", "2" }, { "expect", "targets, 1" }, { "say", "stuck" }, { "file", "goes-on" },
-      { "expect", "\x1b\\[Ktollgate " }, { "send", "q" }, { "expect", "\\[ended code=0 signal=0 same=True\\]" } })
+      { "expect", "\x1b\\[H\x1b\\[Ktollgate " }, { "send", "q" }, { "expect", "\\[ended code=0 signal=0 same=True\\]" } })
     t.saw("seen")
     gw:kill("sigstop")
     t.saw("stuck")
