@@ -1,14 +1,14 @@
--- What commands draw on a terminal: bars, colours, columns. No I/O; what the terminal can show is handed in as
+-- What commands draw on a terminal: bars, colours, short numbers. No I/O; what the terminal can show is handed in as
 -- { tty, color, utf8, width, height }.
 
 local M = {}
 
-local COLORS = { red = "31", green = "32", yellow = "33", cyan = "36", dim = "2", bold = "1", reverse = "7" }
+local COLORS = { red = "31", green = "32", yellow = "33", cyan = "36", dim = "2" }
 local EIGHTHS = { "▏", "▎", "▍", "▌", "▋", "▊", "▉" }
 
 --- A text in a colour, where the terminal shows colours.
 -- @tparam table terminal
--- @tparam string|nil color red, green, yellow, cyan, dim, bold, reverse; nil: none
+-- @tparam string|nil color red, green, yellow, cyan, dim; nil: none
 -- @tparam string text
 -- @treturn string
 function M.paint(terminal, color, text)
@@ -35,28 +35,6 @@ end
 --- How many characters a clean text has.
 function M.length(text)
   return select(2, text:gsub("[^\128-\191]", ""))
-end
-
---- A clean text in exactly so many characters: cut with a mark, or filled up.
--- @tparam string text
--- @tparam integer width
--- @tparam boolean right whether it stands at the right
--- @tparam table terminal for the mark
--- @treturn string
-function M.fit(text, width, right, terminal)
-  local n = M.length(text)
-  if n > width then
-    local mark, kept = terminal.utf8 and "…" or "~", 0
-    local out = {}
-    for char in text:gmatch("[^\128-\191][\128-\191]*") do
-      if kept == width - 1 then break end
-      kept = kept + 1
-      out[kept] = char
-    end
-    return table.concat(out) .. mark
-  end
-  local gap = (" "):rep(width - n)
-  return right and gap .. text or text .. gap
 end
 
 -- A bar's cells, full ones first.
@@ -93,17 +71,6 @@ function M.short(n)
   while math.abs(n) >= 999.5 and unit < #UNITS do n, unit = n / 1000, unit + 1 end
   local form = (n == math.floor(n) and unit == 1) and "%.0f" or n >= 99.95 and "%.0f" or n >= 9.995 and "%.1f" or "%.2f"
   return form:format(n) .. UNITS[unit]
-end
-
---- A time for people: 850us, 12.3ms, 4.56s.
--- @tparam number|nil seconds
--- @treturn string
-function M.time(seconds)
-  if not seconds or seconds ~= seconds then return "-" end
-  if seconds == math.huge then return ">max" end
-  if seconds < 0.0009995 then return ("%.0fus"):format(seconds * 1e6) end
-  if seconds < 0.9995 then return M.short(seconds * 1000) .. "ms" end
-  return M.short(seconds) .. "s"
 end
 
 --- A span of time: 45 s, 12 min, 5 h, 3 d.
