@@ -73,12 +73,12 @@ def grown_connections(b):
 
 
 def grown_workers(b):
-    """Both on both cores, beside the load, so that only the number of workers differs."""
+    """Both on both cores, beside the load, with 64 connections a worker: what a turn of the loop shares is the same."""
     one = servers.gateway(b.rig, b.binary, b.origin, "one", core="0,1", log=False)
     two = servers.gateway(b.rig, b.binary, b.origin, "two", core="0,1", workers=2, log=False)
     row = pair(b, "one worker", "two workers", {
         "one worker": ({"self": one}, url(one), load.script("/"), 64),
-        "two workers": ({"self": two}, url(two), load.script("/"), 64)})
+        "two workers": ({"self": two}, url(two), load.script("/"), 128)})
     b.stop(one, two)
     return [row]
 

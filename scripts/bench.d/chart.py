@@ -29,10 +29,12 @@ def series_of(rows):
     return {name: sorted(points) for name, points in series.items()}
 
 
-def step_of(most):
-    """A round distance of grid lines, of which there are at most eight."""
-    power = 10 ** math.floor(math.log10(most))
-    return next(power * part for part in (0.125, 0.25, 0.5, 1, 2) if most / (power * part) <= 8)
+def grid_of(least, most):
+    """Values of 1, 2 and 5 times powers of ten from below the least to above the most: the scale is logarithmic."""
+    steps = [part * 10 ** power for power in range(-3, 7) for part in (1, 2, 5)]
+    first = max(i for i, step in enumerate(steps) if step <= least)
+    last = min(i for i, step in enumerate(steps) if step >= most)
+    return steps[first:max(last, first + 1) + 1]
 
 
 def spread(places):
@@ -49,20 +51,18 @@ def chart(rows):
     if not series:
         raise ValueError("nothing to draw: the group load was not measured")
     loads = sorted({n for points in series.values() for n, _ in points})
-    most = max(value for points in series.values() for _, value in points)
-    step = step_of(most)
-    top = math.ceil(most / step) * step
+    values = [value for points in series.values() for _, value in points]
+    grid = grid_of(min(values), max(values))
 
     def x(n):
         return LEFT + loads.index(n) * (WIDTH - LEFT - RIGHT) / max(len(loads) - 1, 1)
 
     def y(value):
-        return HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM)
+        return HEIGHT - BOTTOM - math.log(value / grid[0]) / math.log(grid[-1] / grid[0]) * (HEIGHT - TOP - BOTTOM)
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
            f'aria-label="CPU time of a request against connections">', f"<style>{STYLE}</style>",
            f'<text class="title" x="{LEFT}" y="22">CPU time of a request, in microseconds, at so many connections</text>']
-    for i in range(round(top / step) + 1):
-        value = i * step
+    for value in grid:
         out.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>'
                    f'<text x="{LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g}</text>')
     out += [f'<text x="{x(n):.1f}" y="{HEIGHT - BOTTOM + 22}" text-anchor="middle">{n}</text>' for n in loads]
