@@ -84,7 +84,9 @@ describe("tollgate breaker", function()
     local usage = "the commands are: tollgate breaker; tollgate breaker open|close|auto PROVIDER:MODEL\n"
     assert.equal(usage, fails "open")
     assert.equal(usage, fails("shut", "a"))
-    assert.equal(usage, fails("open", "a", "b"))
+    local _, err, code = breaker(gw, "open", "a", "b")
+    assert.equal(2, code)
+    assert.matches("unexpected argument b", err)
     assert.equal(0, select(3, breaker(gw, "close", "b:m:1")))
   end))
 
