@@ -28,6 +28,7 @@ struct arrival {
     bool begun;        /* its first byte has come */
     bool proxied;      /* the header is awaited */
     struct buf header; /* as much of it as has come */
+    struct crowd_net net;
 };
 
 static void arrival_free(struct arrival *a)
@@ -48,21 +49,23 @@ static void arrival_free(struct arrival *a)
 /* The stream has been given back already. */
 static void gone(struct arrival *a)
 {
-    void (*cb)(void *) = a->events->on_gone;
+    const struct arrival_events *events = a->events;
     void *arg = a->arg;
+    struct crowd_net net = a->net;
     arrival_free(a);
-    cb(arg);
+    events->on_gone(arg, &net);
 }
 
 static void ready(struct arrival *a, struct tls_peer *peer, struct slice early)
 {
     struct stream *s = a->stream;
-    void (*cb)(void *, struct stream *, struct tls_peer *, struct slice) = a->events->on_ready;
+    const struct arrival_events *events = a->events;
     void *arg = a->arg;
+    struct crowd_net net = a->net;
     struct buf header = a->header; /* early may be in it */
     buf_init(&a->header);
     arrival_free(a);
-    cb(arg, s, peer, early);
+    events->on_ready(arg, s, peer, early, &net);
     buf_deinit(&header);
 }
 
@@ -177,6 +180,11 @@ static void on_header(struct arrival *a, const struct proxy_header *h, size_t us
     a->proxied = false;
     if (h->source.size != 0)
         stream_set_peer(a->stream, ip_text(&h->source, text), h->source_port);
+    if (!a->events->on_client(a->arg, a->stream, &a->net)) {
+        stream_close(a->stream);
+        gone(a);
+        return;
+    }
     if (a->tls == NULL)
         ready(a, NULL, rest);
     else if (rest.n > 0)
@@ -258,6 +266,7 @@ void arrival_start(struct arrivals *list, struct stream *s, const struct arrival
     a->stream = s;
     a->tls = how->tls != NULL ? tls_context_ref(how->tls) : NULL;
     a->proxied = how->proxied;
+    a->net = how->net;
     buf_init(&a->header);
     a->events = events;
     a->arg = arg;
@@ -279,9 +288,14 @@ void arrivals_drain(struct arrivals *list)
     }
 }
 
+bool arrivals_evictable(const struct arrivals *list, uint64_t ms)
+{
+    return list->first != NULL && loop_now(list->loop) - list->first->began >= ms;
+}
+
 bool arrivals_evict(struct arrivals *list, uint64_t ms)
 {
-    if (list->first == NULL || loop_now(list->loop) - list->first->began < ms)
+    if (!arrivals_evictable(list, ms))
         return false;
     end_now(list->first);
     return true;

@@ -418,12 +418,18 @@ void conn_drain(struct conn *c)
         set_deadline(c, DRAIN_IDLE_MS);
 }
 
+bool conn_evictable(const struct idlers *idlers, uint64_t ms)
+{
+    const struct conn *c =
+        idlers->first != NULL ? CONTAINER(idlers->first, struct conn, idler) : NULL;
+    return c != NULL && loop_now(c->owner->sv->loop) - c->idle_since >= ms;
+}
+
 bool conn_evict(struct idlers *idlers, uint64_t ms)
 {
-    struct conn *c = idlers->first != NULL ? CONTAINER(idlers->first, struct conn, idler) : NULL;
-    if (c == NULL || loop_now(c->owner->sv->loop) - c->idle_since < ms)
+    if (!conn_evictable(idlers, ms))
         return false;
-    conn_lost(c, HOW_LEAVE);
+    conn_lost(CONTAINER(idlers->first, struct conn, idler), HOW_LEAVE);
     return true;
 }
 

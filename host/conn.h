@@ -35,6 +35,8 @@ void conn_set_slot(struct conn *c, uint32_t slot);
 const struct generation *conn_generation(const struct conn *c);
 /* Drain: an idle connection ends now, a busy one behind its answer. */
 void conn_drain(struct conn *c);
+/* Whether one has waited `ms` or longer for a request, or for the rest of its head. */
+bool conn_evictable(const struct idlers *idlers, uint64_t ms);
 /* Ends the one that has waited longest for a request, or for the rest of its head, where that is
  * `ms` or longer. False where it is not. */
 bool conn_evict(struct idlers *idlers, uint64_t ms);

@@ -29,6 +29,8 @@
       "Client connections that had to wait since limits.connections was reached")                  \
     X(evicted, "client_connections_evicted_total",                                                 \
       "Client connections without a request that were ended since there was no room")              \
+    X(crowded, "client_connections_refused_total",                                                 \
+      "Client connections closed at once since their address had limits.connections_per_address")  \
     X(accept_errors, "client_accept_errors_total",                                                 \
       "Client connections that could not be accepted")                                             \
     X(proxy_refused, "proxy_protocol_refused_total",                                               \

@@ -56,8 +56,8 @@ struct settings {
         uint64_t head, body, keepalive, write, drain, handshake, ticket_keys;
     } timeouts; /* ms */
     struct parse_limits parse;
-    uint32_t connections;
-    size_t pipelined;   /* bytes */
+    uint32_t connections, connections_per_address; /* the latter in each worker; 0: any */
+    size_t pipelined;                              /* bytes */
     uint64_t body_rate; /* bytes a second, where no route is known; 0: any */
     struct upstream_limits upstream;
     struct resolve_options resolver;

@@ -240,21 +240,23 @@ static void begin(struct http *h, struct stream *s)
     stream_start(s, &stream_events, c);
 }
 
-static void on_ready(void *arg, struct stream *s, struct tls_peer *peer, struct slice early)
+static void on_ready(void *arg, struct stream *s, struct tls_peer *peer, struct slice early,
+                     const struct crowd_net *net)
 {
-    (void)early; /* there is none behind a handshake */
+    (void)early, (void)net; /* there is none behind a handshake; nobody is counted */
     tls_peer_unref(peer);
     begin(arg, s);
 }
 
-static void on_gone(void *arg)
+static void on_gone(void *arg, const struct crowd_net *net)
 {
+    (void)net;
     accept_waiting(arg);
 }
 
 static void accept_one(struct http *h)
 {
-    static const struct arrival_events events = { on_ready, on_gone };
+    static const struct arrival_events events = { NULL, on_ready, on_gone };
     int err = 0;
     h->waiting = false;
     struct stream *s = stream_accept(&h->m->loop, (uv_stream_t *)&h->handle, &err);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "arrival.h"
+#include "client_limit.h"
 #include "container.h"
 #include "descriptors.h"
 #include "log.h"
@@ -45,6 +46,7 @@ struct listener {
 struct entry {
     struct conn *conn;
     struct listener *listener;
+    struct crowd_net net;
 };
 
 struct server {
@@ -56,6 +58,7 @@ struct server {
     uint32_t n, cap;
     struct arrivals arrivals; /* before their first request */
     struct idlers idlers;
+    struct client_limit client_limit;
     uint32_t waiting;   /* listeners */
     struct timer retry; /* while one waits */
     bool draining, accept_failed;
@@ -66,7 +69,7 @@ struct server {
     struct deferred empty;
 };
 
-static void on_arrival_gone(void *arg);
+static void on_arrival_gone(void *arg, const struct crowd_net *net);
 static void on_retry(struct timer *t);
 
 static struct generation *current_generation(void *self)
@@ -100,24 +103,26 @@ struct server *server_new(struct services *sv, struct generation *(*generation)(
     s->empty.run = on_empty;
     s->retry.cb = on_retry;
     arrivals_init(&s->arrivals, sv->loop, sv->counters);
+    client_limit_init(&s->client_limit, sv->loop, sv->counters);
     return s;
 }
 
-static void add(struct server *s, struct conn *c, struct listener *ln)
+static void add(struct server *s, struct conn *c, struct listener *ln, const struct crowd_net *net)
 {
     if (s->n == s->cap) {
         s->cap = s->cap == 0 ? 64 : s->cap * 2;
         s->entries = mem_realloc(s->entries, s->cap * sizeof *s->entries);
     }
     conn_set_slot(c, s->n);
-    s->entries[s->n++] = (struct entry){ c, ln };
+    s->entries[s->n++] = (struct entry){ c, ln, *net };
 }
 
-static void on_ready(void *arg, struct stream *stream, struct tls_peer *peer, struct slice early)
+static void on_ready(void *arg, struct stream *stream, struct tls_peer *peer, struct slice early,
+                     const struct crowd_net *net)
 {
     struct listener *ln = arg;
     struct conn *c = conn_new(stream, peer, &ln->owner);
-    add(ln->server, c, ln);
+    add(ln->server, c, ln, net);
     if (ln->server->draining)
         conn_drain(c);
     if (early.n > 0)
@@ -131,22 +136,46 @@ static bool trusted(const struct trusted *proxies, const struct stream *stream)
     return trusted_has(proxies, &peer);
 }
 
-static void begin(struct listener *ln, struct stream *stream)
+static const struct listen_address *listened_on(const struct listener *ln,
+                                                const struct settings *set)
 {
-    static const struct arrival_events events = { on_ready, on_arrival_gone };
     static const struct listen_address none = { .host = NULL };
+    return ln->address < set->nlisten ? &set->listen[ln->address] : &none;
+}
+
+static bool on_client(void *arg, const struct stream *stream, struct crowd_net *net)
+{
+    struct listener *ln = arg;
     struct server *s = ln->server;
     const struct settings *set = &s->generation(s->arg)->settings;
-    const struct listen_address *a = ln->address < set->nlisten ? &set->listen[ln->address] : &none;
-    struct arrival_how how = { a->proxied, a->tls, set->timeouts.handshake };
-    if (a->proxied && !trusted(&a->proxies, stream)) {
-        arrival_refused(&s->arrivals, stream, "it is not one that may send its header");
-        stream_close(stream);
-    } else if (a->proxied || a->tls != NULL) {
+    return client_limit_enter(&s->client_limit, set, listened_on(ln, set), stream, net);
+}
+
+/* Its client may not have too many already; where a proxy is to name it, that is seen then. */
+static bool may_begin(struct listener *ln, struct stream *stream, struct crowd_net *net)
+{
+    struct server *s = ln->server;
+    const struct listen_address *a = listened_on(ln, &s->generation(s->arg)->settings);
+    *net = (struct crowd_net){ 0 };
+    if (!a->proxied)
+        return on_client(ln, stream, net);
+    if (trusted(&a->proxies, stream))
+        return true;
+    arrival_refused(&s->arrivals, stream, "it is not one that may send its header");
+    return false;
+}
+
+static void begin(struct listener *ln, struct stream *stream, const struct crowd_net *net)
+{
+    static const struct arrival_events events = { on_client, on_ready, on_arrival_gone };
+    struct server *s = ln->server;
+    const struct settings *set = &s->generation(s->arg)->settings;
+    const struct listen_address *a = listened_on(ln, set);
+    struct arrival_how how = { a->proxied, a->tls, set->timeouts.handshake, *net };
+    if (a->proxied || a->tls != NULL)
         arrival_start(&s->arrivals, stream, &how, &events, ln);
-    } else {
-        add(s, conn_new(stream, NULL, &ln->owner), ln);
-    }
+    else
+        add(s, conn_new(stream, NULL, &ln->owner), ln, net);
 }
 
 static void set_waiting(struct listener *ln, bool waiting)
@@ -158,21 +187,6 @@ static void set_waiting(struct listener *ln, bool waiting)
         timer_stop(&s->retry);
     else if (s->retry.at == 0)
         timer_set(s->sv->loop, &s->retry, RETRY_MS);
-}
-
-static void accept_one(struct listener *ln)
-{
-    struct server *s = ln->server;
-    int err = 0;
-    set_waiting(ln, false);
-    struct stream *stream = stream_accept(s->sv->loop, &ln->handle->stream, &err);
-    if (stream != NULL) {
-        s->sv->counters->accepted++;
-        begin(ln, stream);
-    } else if (err != UV_EAGAIN) {
-        s->sv->counters->accept_errors++;
-        log_warn("accept: %s", uv_strerror(err));
-    }
 }
 
 /* Whether the descriptors that are kept for origins and Redis are all that is left. The log has a
@@ -202,14 +216,39 @@ static bool evict(struct server *s)
     return gone;
 }
 
+static bool evictable(const struct server *s)
+{
+    return arrivals_evictable(&s->arrivals, SLOW_MS) || conn_evictable(&s->idlers, FRESH_MS);
+}
+
+/* Where there is no room one goes for it, but not for a connection that may not stay. */
+static void accept_one(struct listener *ln)
+{
+    struct server *s = ln->server;
+    struct crowd_net net;
+    int err = 0;
+    set_waiting(ln, false);
+    struct stream *stream = stream_accept(s->sv->loop, &ln->handle->stream, &err);
+    s->sv->counters->accepted += stream != NULL;
+    if (stream != NULL && !may_begin(ln, stream, &net)) {
+        stream_close(stream);
+    } else if (stream != NULL) {
+        if (server_connections(s) >= ln->limit)
+            evict(s);
+        begin(ln, stream, &net);
+    } else if (err != UV_EAGAIN) {
+        s->sv->counters->accept_errors++;
+        log_warn("accept: %s", uv_strerror(err));
+    }
+}
+
 static void accept_ready(struct server *s, struct listener *ln)
 {
-    uint32_t before = server_connections(s);
-    if (before >= ln->limit && !evict(s))
+    if (server_connections(s) >= ln->limit && !evictable(s))
         return;
-    if (ln->waiting && server_connections(s) < ln->limit && starved(s))
+    if (starved(s))
         timer_set(s->sv->loop, &s->retry, evict(s) ? 0 : RETRY_MS); /* free behind this turn */
-    else if (ln->waiting && server_connections(s) < ln->limit)
+    else
         accept_one(ln);
 }
 
@@ -269,15 +308,18 @@ static void on_connection(uv_stream_t *h, int status)
     s->sv->counters->deferred += ln->waiting;
 }
 
-static void on_arrival_gone(void *arg)
+static void on_arrival_gone(void *arg, const struct crowd_net *net)
 {
-    accept_waiting(((struct listener *)arg)->server);
+    struct server *s = ((struct listener *)arg)->server;
+    client_limit_leave(&s->client_limit, net);
+    accept_waiting(s);
 }
 
 static void on_conn_closed(void *self, struct conn *c)
 {
     struct server *s = ((struct listener *)self)->server;
     uint32_t slot = conn_slot(c);
+    client_limit_leave(&s->client_limit, &s->entries[slot].net);
     s->entries[slot] = s->entries[--s->n];
     if (slot < s->n)
         conn_set_slot(s->entries[slot].conn, slot);
@@ -375,6 +417,7 @@ void server_free(struct server *s)
     }
     loop_undefer(s->sv->loop, &s->empty);
     timer_deinit(s->sv->loop, &s->retry);
+    client_limit_deinit(&s->client_limit);
     mem_free(s->entries);
     mem_free(s);
 }

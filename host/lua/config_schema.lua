@@ -167,6 +167,8 @@ return {
     body_rate = count(16, 0, 1000000000, "bytes a second that a request body has to come at, " ..
       "over each timeouts.body of the client's time, else 408; 0: any"),
     connections = count(10000, 1, 1000000, "client connections at once; above it those that wait longest without a request end"),
+    connections_per_address = count(nil, 1, 1000000, "client connections at once of one address (IPv6: of one /64) " ..
+      "in each worker; further ones are closed; trusted_proxies may have more; absent: any number"),
     pipelined = size("64k", 1024, 64 * 1024 ^ 2, "bytes read ahead of requests that wait their turn"),
   } },
   upstream = { type = "table", default = {}, doc = "connections to targets", fields = {

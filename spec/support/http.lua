@@ -14,8 +14,9 @@ Client.__index = Client
 --- Connects to a port of 127.0.0.1 or a Unix socket's path; raises when nobody listens.
 -- @param limit_ms of every later wait on the connection (default 10000)
 -- @param wrap what the handle is put into (see tls.lua)
-function M.connect(to, limit_ms, wrap)
-  local conn, err = stream.dial(to, limit_ms or M.limit_ms, wrap)
+-- @param from the address to connect from (default 127.0.0.1)
+function M.connect(to, limit_ms, wrap, from)
+  local conn, err = stream.dial(to, limit_ms or M.limit_ms, wrap, from)
   if not conn then error(("connect to %s: %s"):format(to, err), 2) end
   loop.on_end(function() conn:close() end)
   return setmetatable(conn, Client)

@@ -176,9 +176,11 @@ end
 
 --- Connects to a port on 127.0.0.1 (number), or to a Unix socket (path); not closed at the run's end.
 -- @param wrap what the handle is put into (TLS: see tls.lua)
+-- @param from the address to connect from, such as "127.0.0.2" (default 127.0.0.1)
 -- @return a stream, or nil and the reason
-function M.dial(to, limit_ms, wrap)
+function M.dial(to, limit_ms, wrap, from)
   local handle = type(to) == "number" and uv.new_tcp() or uv.new_pipe(false)
+  if from then assert(handle:bind(from, 0)) end
   local ok, err = loop.wait(function(resume)
     local on_connect = loop.callback(function(e)
       if e then return resume(nil, name_of(e)) end
