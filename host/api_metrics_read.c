@@ -1,4 +1,8 @@
-/* tg.metrics.read: the figures of the whole replica, which only the master can put together. */
+/* tg.metrics.read: the figures of the whole replica, which only the master can put together.
+ *
+ * One question at a time is on its way to the master, however many tasks read. Who comes meanwhile
+ * waits for the answer to the next one, as what was counted up to its call must be in it. A
+ * question whose answer does not come in time counts as lost. */
 #include "api.h"
 #include "container.h"
 #include "mem.h"
@@ -22,6 +26,22 @@ static void leave(struct metrics_reader *r)
     r->link = NULL;
 }
 
+static void enter(struct metrics_reader **first, struct metrics_reader *r)
+{
+    r->next = *first;
+    r->link = first;
+    if (r->next != NULL)
+        r->next->link = &r->next;
+    *first = r;
+}
+
+/* Asks for those that wait, unless a question is on its way. */
+static void ask(struct services *sv)
+{
+    if (sv->metrics_asked == sv->metrics_answered && sv->metrics_readers != NULL)
+        sv->ask_metrics(sv->ask_metrics_arg, ++sv->metrics_asked);
+}
+
 static void reading_free(void *arg)
 {
     struct reading *w = arg;
@@ -42,8 +62,12 @@ static void on_done(struct metrics_reader *r, struct slice text)
 static void on_limit(struct timer *t)
 {
     struct reading *w = CONTAINER(t, struct reading, limit);
+    struct services *sv = w->g->sv;
     struct task *task = w->task;
+    if (w->reader.id >= sv->metrics_asked)
+        sv->metrics_answered = sv->metrics_asked;
     reading_free(w);
+    ask(sv);
     lua_pushnil(task_lua(task));
     lua_pushliteral(task_lua(task), "timeout");
     task_resume(task, 2);
@@ -51,13 +75,22 @@ static void on_limit(struct timer *t)
 
 void api_metrics_answer(struct services *sv, uint64_t id, struct slice text)
 {
-    struct metrics_reader *r = sv->metrics_readers;
-    while (r != NULL && r->id != id)
-        r = r->next;
-    if (r == NULL) /* given up */
-        return;
-    leave(r);
-    r->done(r, text);
+    struct metrics_reader *ready = NULL;
+    for (struct metrics_reader *r = sv->metrics_readers, *next; r != NULL; r = next) {
+        next = r->next;
+        if (r->id > id)
+            continue;
+        leave(r);
+        enter(&ready, r);
+    }
+    if (id > sv->metrics_answered)
+        sv->metrics_answered = id;
+    ask(sv);
+    while (ready != NULL) {
+        struct metrics_reader *r = ready;
+        leave(r);
+        r->done(r, text);
+    }
 }
 
 /* tg.metrics.read() → the figures of the replica, its workers together, as /metrics has them:
@@ -77,14 +110,10 @@ int api_metrics_read(lua_State *L)
     w->g = g;
     w->task = task;
     w->reader.done = on_done;
-    w->reader.id = ++sv->metrics_asked;
-    w->reader.next = sv->metrics_readers;
-    w->reader.link = &sv->metrics_readers;
-    if (w->reader.next != NULL)
-        w->reader.next->link = &w->reader.next;
-    sv->metrics_readers = &w->reader;
+    w->reader.id = sv->metrics_asked + 1;
+    enter(&sv->metrics_readers, &w->reader);
     w->limit.cb = on_limit;
     timer_set(sv->loop, &w->limit, LIMIT_MS);
-    sv->ask_metrics(sv->ask_metrics_arg, w->reader.id);
+    ask(sv);
     return task_wait(L, task, reading_free, w);
 }

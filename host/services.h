@@ -42,7 +42,7 @@ struct routing_report {
 /* Who waits for the replica's metrics. Embedded in its owner. */
 struct metrics_reader {
     struct metrics_reader *next, **link; /* link is NULL outside the list */
-    uint64_t id;
+    uint64_t id;                         /* of the question whose answer it takes */
     /* Called once, out of the list already. text is borrowed. */
     void (*done)(struct metrics_reader *r, struct slice text);
 };
@@ -87,7 +87,8 @@ struct services {
     void (*ask_metrics)(void *arg, uint64_t id);
     void *ask_metrics_arg;
     struct metrics_reader *metrics_readers;
-    uint64_t metrics_asked; /* the last id */
+    uint64_t metrics_asked,
+        metrics_answered; /* last ids; a question is on its way where they differ */
     /* Becomes the configuration's user before plugins are loaded; NULL: stays who it is. -1 and
      * why. */
     int (*become)(const char *user, struct snapshot *read, char *why, size_t size);

@@ -197,6 +197,36 @@ it("are read by a plugin as /metrics shows them, the counts of all workers up to
   assert.same(names(gw:admin("/metrics").body), names(text))
 end))
 
+it("are read by ever so many at once, with one question at a time on its way to the master", async(function()
+  local gw = support.gateway {
+    config = { watchdog = 60, routes = { { name = "r", path = "/*", plugins = { reads = {} } } } },
+    files = { ["plugins/reads.lua"] = [[
+      local tg = require "tollgate"
+      local read = tg.metrics.counter("read_total", "Texts", { "fine" })
+      local seen = tg.metrics.counter("seen_total", "Calls")
+      local calls = 0
+      local function one()
+        seen:inc()
+        calls = calls + 1
+        local mine = calls
+        local text = tg.metrics.read()
+        read:inc(1, tostring(text ~= nil and tonumber(text:match "\nseen_total (%d+)") >= mine))
+      end
+      return { version = "1.0.0", priority = 1, schema = {},
+        access = function()
+          for _ = 1, 800 do tg.timer.after(0, one) end
+          return 200
+        end,
+      }
+    ]] },
+  }
+  local pids = gw:workers()
+  for _ = 1, 2 do assert.equal(200, gw:request({ path = "/" }).status) end
+  support.wait_for(function() return support.prometheus.sum(gw:samples(), "read_total", { fine = "true" }) == 1600 end,
+    "all to have read", 20000)
+  assert.same(pids, gw:workers())
+end))
+
 it("are not there to be read without a gateway", async(function()
   local file = support.tmpdir() .. "/read.lua"
   support.write_file(file, 'print(require("tollgate").metrics.read())')
