@@ -20,6 +20,8 @@ static void table(struct buf *out, const struct top_look *look, const struct top
     const struct top_table *of = &top_tables[kind];
     struct top_column columns[TOP_COLUMNS];
     struct top_cell *cells = mem_alloc((n * (size_t)of->n + 1) * sizeof *cells), *cell = cells;
+    struct arena texts;
+    arena_init(&texts);
     for (int i = 0; i < of->n; i++)
         columns[i] = of->fields[i].column;
     for (uint32_t k = from; k < from + n; k++) {
@@ -32,11 +34,12 @@ static void table(struct buf *out, const struct top_look *look, const struct top
                 continue;
             }
             double number = top_number(row, f);
-            cell->text = top_form(&t->arena, f->form, number);
+            cell->text = top_form(&texts, f->form, number);
             cell->alarm = (f->alarm == '+' && number > 0) || (f->alarm == '0' && number <= 0);
         }
     }
     top_text_table(out, look, columns, of->n, cells, n, v->sort[kind]);
+    arena_deinit(&texts);
     mem_free(cells);
 }
 
@@ -63,7 +66,8 @@ static struct slice up(struct arena *a, double s)
 
 static void head(struct buf *out, const struct top_look *look, struct top *t, double now)
 {
-    struct arena *a = &t->arena;
+    struct arena texts, *a = &texts;
+    arena_init(a);
     uint32_t n = t->lists[TOP_WORKERS].n;
     double restarts = 0, quota = 0;
     for (int i = 0; i < TOP_EXITS; i++)
@@ -103,6 +107,7 @@ static void head(struct buf *out, const struct top_look *look, struct top *t, do
                         S(top_form(a, TOP_SECONDS, t->redis_times.p95)), R(t->redis_errors));
     head_line(out, look, text, t->redis_usable < n || t->redis_errors.rate > 0);
 #undef R
+    arena_deinit(a);
 }
 
 /* --- a frame --- */

@@ -299,6 +299,26 @@ static struct buf frame(struct top_view *v, struct top *t)
     return out;
 }
 
+/* Of a gateway that is away frames are drawn out of one page for days. */
+static void a_frame_leaves_nothing_behind(void **state)
+{
+    struct metrics_page a;
+    struct top_view v;
+    struct top t;
+    (void)state;
+    many(&a, 100, 100);
+    top_view_init(&v);
+    top_read(&t, &a, NULL, 0);
+    struct arena before = t.arena;
+    for (int i = 0; i < 1000; i++) {
+        struct buf out = frame(&v, &t);
+        buf_deinit(&out);
+    }
+    assert_ptr_equal(t.arena.last, before.last);
+    top_deinit(&t);
+    metrics_page_deinit(&a);
+}
+
 static void expect_in(struct top_view *v, struct top *t, const char *text, bool there)
 {
     struct buf out = frame(v, t);
@@ -352,6 +372,7 @@ int main(void)
         cmocka_unit_test(a_restart_has_no_rates),
         cmocka_unit_test(frames_fit_any_terminal),
         cmocka_unit_test(sorts_and_scrolls),
+        cmocka_unit_test(a_frame_leaves_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
