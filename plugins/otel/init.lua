@@ -20,13 +20,16 @@ local exporter = require "otel.exporter"
 local figures = require "otel.figures"
 local span = require "otel.span"
 local prometheus = require "tollgate.prometheus"
+local values = require "tollgate.config_values"
 
 local TOKEN = "^[%w!#$%%&'*+.^_`|~-]+$" -- name of a header field, RFC 9110, section 5.6.2
 local LOG_EVERY = 60                    -- seconds between two log lines about one signal
 local PIECE = 16384                     -- bytes of metrics' text that are read in one turn of the loop
 
 local function endpoint_fault(text)
-  if not text:match "^https?://[^/?#]+[^?#]*$" then return "must be http://host[:port][/path] or https://…" end
+  if not text:find "^https?://" then return "must be http://host[:port][/path] or https://…" end
+  local _, why = values.target_url(text)
+  return why
 end
 
 -- What tg.http sets by itself, and content-type.

@@ -313,6 +313,8 @@ describe("otel refuses", function()
   it("settings that make no sense, with what to do", async(function()
     for message, given in pairs {
       ["endpoint: must be http://host"] = { endpoint = "collector:4318" },
+      ["endpoint: user information does not belong here"] = { endpoint = "http://me:secret@c:4318", traces = false },
+      ["endpoint: the host is missing or not valid"] = { endpoint = "http://:4318", traces = false },
       ["traces: there are no traces to send: set tracing = {}"] = { endpoint = "http://c:4318" },
       ["otel: sends nothing"] = { endpoint = "http://c:4318", traces = false, metrics = false },
       ["tls: cert and key go together"] = { endpoint = "https://c:4318", traces = false, tls = { cert = "a.pem" } },
