@@ -75,14 +75,15 @@ int generation_read_listen(struct generation *g, struct buf *faults)
     return err;
 }
 
-/* A process may have only so many descriptors, whatever the configuration says. */
+/* A process may have only so many descriptors, whatever the configuration says. The default asks
+ * for nothing: it is as many as there is room for. */
 void generation_warn_connections(struct generation *g)
 {
     const struct settings *set = &g->settings;
     unsigned long most = descriptors_raise();
     unsigned long workers = set->workers > 0 ? set->workers : uv_available_parallelism();
     unsigned long share = (set->connections + workers - 1) / workers;
-    if (share + descriptors_reserve(most) > most)
+    if (generation_get_bool(g, "connections_set") && share + descriptors_reserve(most) > most)
         buf_printf(&g->warnings,
                    "limits.connections: a worker's share of %lu does not fit the %lu descriptors "
                    "that it may have (RLIMIT_NOFILE); raise that, or lower this\n",

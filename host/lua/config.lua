@@ -179,6 +179,7 @@ function M.load(path, host)
   faults = check_addresses(config)
   for _, one in ipairs(logs.check(checked)) do faults[#faults + 1] = one end
   if #faults > 0 then return nil, masked_faults(secrets, faults) end
+  config.connections_set = raw.limits ~= nil and raw.limits.connections ~= nil
   config.effective = effective(checked)
   config.secrets = secrets
   return config, faults

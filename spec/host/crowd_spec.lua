@@ -122,17 +122,19 @@ describe("where descriptors run out", function()
   end))
 end)
 
-it("limits.connections that do not fit the descriptors are warned of", async(function()
+it("limits.connections that do not fit the descriptors are warned of, where they are written", async(function()
   local dir = support.tmpdir()
-  support.write_file(dir .. "/gateway.lua", ('return { data_dir = %q, redis = "redis://127.0.0.1:1", workers = 1, ' ..
-    'limits = { connections = 5000 }, routes = { { name = "a", path = "/" } } }'):format(dir .. "/data"))
-  local function check(n)
+  local function check(n, limits)
+    support.write_file(dir .. "/gateway.lua", ('return { data_dir = %q, redis = "redis://127.0.0.1:1", workers = 1, ' ..
+      'limits = { %s }, routes = { { name = "a", path = "/" } } }'):format(dir .. "/data", limits))
     return support.exec { cmd = "/bin/sh", args = { "-c", 'ulimit -n "$1"; exec "$2" check -c "$3"', "sh", tostring(n),
       gateway.binary(), dir .. "/gateway.lua" } }
   end
-  local res = check(1000)
+  local res = check(1000, "connections = 5000")
   assert.equal(0, res.code, res.err)
   assert.matches("limits.connections: a worker's share of 5000 does not fit the 1000 descriptors", res.out .. res.err, 1, true)
-  res = check(8000)
-  assert.not_matches("descriptors", res.out .. res.err)
+  for _, quiet in ipairs { check(8000, "connections = 5000"), check(1000, "") } do
+    assert.same({ 0, "" }, { quiet.code, quiet.err })
+    assert.not_matches("descriptors", quiet.out)
+  end
 end))
