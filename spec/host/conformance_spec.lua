@@ -6,7 +6,7 @@ local answers = require "spec.host.conformance_answers"
 local requests = require "spec.host.conformance_requests"
 local async = support.async
 
-local on, up, down = rig.shared { config = { limits = { head = 4096, url = 256, fields = 30 }, timeouts = { first_byte = 5 } } }
+local on, up, down = rig.shared { config = { limits = { head = 4096, url = 256, fields = 30 }, timeouts = { first_byte = 30 } } }
 setup(up)
 teardown(down)
 
