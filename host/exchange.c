@@ -169,10 +169,10 @@ static bool take_hop(struct exchange *x)
     uint32_t n = 0;
     if (text.p == NULL || !slice_eq(x->req.method, SLICE("OPTIONS")))
         return true;
-    for (size_t i = 0; i < text.n && n < UINT32_MAX / 10 - 1; i++) {
+    for (size_t i = 0; i < text.n; i++) {
         if (text.p[i] < '0' || text.p[i] > '9')
             text.n = 0;
-        else
+        else if (n < UINT32_MAX / 10 - 1) /* no path is longer */
             n = n * 10 + (uint32_t)(text.p[i] - '0');
     }
     if (text.n == 0)
