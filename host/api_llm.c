@@ -81,6 +81,7 @@ static int inspect(lua_State *L, struct exchange *x, const struct options *o)
     if (llm_rewrite(body, x->llm, &edited)) {
         buf_deinit(&x->body);
         x->body = edited;
+        exchange_budget_note(x);
     } else {
         buf_deinit(&edited);
     }

@@ -53,7 +53,7 @@ static int ctx_record(lua_State *L)
 
 /* ctx:recorded() → string: the body that ctx:record kept, once the origin's answer has come to its
  * proper end; finish and log phase. nil, why: "none" (nobody asked, or the answer is not the
- * origin's), "incomplete", "too_large". */
+ * origin's), "incomplete", "too_large" (also where limits.buffered had no room for it). */
 static int ctx_recorded(lua_State *L)
 {
     struct exchange *x = api_exchange(L, 1);

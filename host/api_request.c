@@ -77,6 +77,7 @@ static int request_set_body(lua_State *L)
         return luaL_error(L, "ctx.request:set_body() needs ctx.request:body() to be called first");
     buf_clear(&x->body);
     buf_add(&x->body, text, n);
+    exchange_budget_note(x);
     return 0;
 }
 

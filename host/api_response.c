@@ -81,6 +81,7 @@ static int response_set_body(lua_State *L)
             L, "ctx.response:set_body() needs ctx.response:body() or :read() to be called first");
     buf_clear(b);
     buf_add(b, text, n);
+    exchange_budget_note(x);
     return 0;
 }
 

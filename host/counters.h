@@ -35,6 +35,8 @@
       "Client connections that could not be accepted")                                             \
     X(proxy_refused, "proxy_protocol_refused_total",                                               \
       "Client connections without a good header of the PROXY protocol where it has to be")         \
+    X(unbuffered, "buffered_refused_total",                                                        \
+      "Bodies and answers that were not kept whole since limits.buffered was reached")             \
     X(tunnels, "tunnels_total", "Requests after which another protocol was spoken")                \
     X(tls_resumed, "tls_handshakes_resumed_total",                                                 \
       "TLS handshakes with clients that went on from an earlier session")                          \

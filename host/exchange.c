@@ -95,6 +95,7 @@ static void exchange_free(struct exchange *x)
     buf_deinit(&x->edited);
     buf_deinit(&x->whole_answer);
     buf_deinit(&x->record);
+    exchange_budget_leave(x);
     tls_peer_unref(x->client.tls);
     timer_deinit(sv->loop, &x->read_on_timer);
     if (x->producer_ref != LUA_NOREF)

@@ -140,6 +140,8 @@ struct exchange {
     /* the request's body */
     struct buf body; /* what has come and not gone to the origin; all of it once `whole` */
     uint64_t body_seen;
+    size_t buffered;   /* what its buffers have taken of services.buffered */
+    bool body_refused; /* limits.buffered had no room for it */
     bool body_done, whole, paused, continued;
     void (*on_whole)(void *arg); /* who waits for the whole body */
     void *on_whole_arg;
@@ -309,6 +311,15 @@ void exchange_unwant_whole(struct exchange *x);
 void exchange_continue(struct exchange *x);
 /* Sends on what is in x->body, now that the origin is there. */
 void exchange_upload(struct exchange *x);
+
+/* --- what is kept in memory (exchange_budget.c) --- */
+
+/* Whether limits.buffered has room for n bytes more in b. Counts where it has not, and the log
+ * hears of it. */
+bool exchange_budget_has(struct exchange *x, const struct buf *b, size_t n);
+/* Behind each change of a buffer that counts: body, held and gathered answer, copy, pending. */
+void exchange_budget_note(struct exchange *x);
+void exchange_budget_leave(struct exchange *x);
 
 /* --- answers (exchange_answer.c) --- */
 

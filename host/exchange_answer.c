@@ -58,6 +58,8 @@ void exchange_error_with(struct exchange *x, int status, const char *code, const
     x->origin_wait = NULL;
     exchange_ungather(x);
     x->gathered = false;
+    buf_deinit(&x->whole_answer);
+    exchange_budget_note(x);
     exchange_origin_let_go(x, false);
     exchange_drop_tasks(x);
     exchange_hold_drop(x);

@@ -85,7 +85,8 @@ static void went_up(struct exchange *x)
     x->held = x->held && x->body.n <= x->route->retry.buffer;
     x->sent_up = x->whole || x->held ? x->body.n : 0;
     if (x->sent_up == 0)
-        buf_clear(&x->body);
+        buf_deinit(&x->body);
+    exchange_budget_note(x);
 }
 
 void exchange_upload(struct exchange *x)
@@ -113,6 +114,20 @@ static void refuse(struct exchange *x, int status, const char *code, const char 
         exchange_error(x, status, code, message);
 }
 
+/* False where the request ends since its body, which is wanted whole, finds no room. */
+static bool has_room(struct exchange *x, struct slice piece)
+{
+    bool wanted = x->whole || x->on_whole != NULL;
+    if (!x->body_refused && (!wanted || exchange_budget_has(x, &x->body, piece.n)))
+        return true;
+    x->body_refused = true;
+    x->sent_up = 0;
+    buf_deinit(&x->body);
+    exchange_budget_note(x);
+    refuse(x, 503, "overloaded", "The gateway has no room for this request now; try again later.");
+    return false;
+}
+
 void exchange_body(struct exchange *x, struct slice piece)
 {
     x->body_seen += piece.n;
@@ -123,6 +138,7 @@ void exchange_body(struct exchange *x, struct slice piece)
         return;
     }
     if (x->origin != NULL && x->head_sent_up && !x->whole) {
+        x->held = x->held && exchange_budget_has(x, &x->body, piece.n);
         if (x->held)
             buf_add_slice(&x->body, piece);
         send_up(x, piece);
@@ -130,7 +146,10 @@ void exchange_body(struct exchange *x, struct slice piece)
         pause_client(x, stream_queued(x->origin->stream) > EXCHANGE_WINDOW);
         return;
     }
+    if (!has_room(x, piece))
+        return;
     buf_add_slice(&x->body, piece);
+    exchange_budget_note(x);
     if (x->on_whole == NULL && x->stage != STAGE_HEAD && x->body.n >= EXCHANGE_WINDOW)
         pause_client(x, true);
 }

@@ -54,6 +54,7 @@ void exchange_hold_drop(struct exchange *x)
 {
     x->hold = HOLD_NONE;
     buf_deinit(&x->held_answer);
+    exchange_budget_note(x);
     if (x->peek != NULL)
         llm_peek_deinit(x->peek);
     x->peek = NULL;
@@ -193,16 +194,21 @@ static void decide(struct exchange *x)
 
 void exchange_hold_piece(struct exchange *x, struct slice piece)
 {
+    bool room = exchange_budget_has(x, &x->held_answer, piece.n);
     buf_add_slice(&x->held_answer, piece);
+    exchange_budget_note(x);
     if (x->hold == HOLD_STATUS) {
-        if (x->held_answer.n > HOLD_MAX)
+        if (x->held_answer.n > HOLD_MAX || !room)
             decide(x);
         return;
     }
     switch (llm_peek_feed(x->peek, piece)) {
     case LLM_PEEK_ERROR: decide(x); break;
     case LLM_PEEK_FINE: commit(x); break;
-    default: break;
+    default:
+        if (!room)
+            commit(x);
+        break;
     }
 }
 

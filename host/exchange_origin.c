@@ -84,6 +84,11 @@ const struct exchange_failure exchange_failure_too_large = {
     "The origin's answer is larger than this route allows a plugin to read."
 };
 
+/* Likewise. */
+const struct exchange_failure exchange_failure_overloaded = {
+    "dropped", 503, "overloaded", "The gateway has no room for this answer now; try again later."
+};
+
 void exchange_origin_failed(struct exchange *x, const struct exchange_failure *f,
                             const char *detail)
 {

@@ -16,7 +16,7 @@ struct exchange_failure {
 };
 
 extern const struct exchange_failure exchange_failure_closed, exchange_failure_bad_answer,
-    exchange_failure_bad_tls, exchange_failure_too_large;
+    exchange_failure_bad_tls, exchange_failure_too_large, exchange_failure_overloaded;
 
 /* exchange_origin.c */
 void exchange_origin_failed(struct exchange *x, const struct exchange_failure *f,

@@ -108,7 +108,11 @@ static int on_head(void *arg)
 void exchange_take(struct exchange *x, struct slice piece)
 {
     exchange_attempt_note(x, piece);
-    if (x->gathering && !exchange_gather_piece(x, piece))
+    if (x->gathering && !exchange_budget_has(x, &x->whole_answer, piece.n))
+        exchange_origin_failed(
+            x, &exchange_failure_overloaded,
+            "limits.buffered has no room for an answer that a plugin wants whole");
+    else if (x->gathering && !exchange_gather_piece(x, piece))
         exchange_origin_failed(x, &exchange_failure_too_large,
                                "an answer above limits.body, which a plugin wants whole");
     else if (!x->gathering)
@@ -159,6 +163,7 @@ static void feed(struct exchange *x, const char *bytes, size_t n)
     }
     if ((waits(x) || exchange_switches(x)) && x->let_go == LET_GO_NOT) {
         buf_add(&x->pending, bytes, n);
+        exchange_budget_note(x);
         stream_pause(c->stream);
         timer_stop(&x->timer);
     } else if (x->origin_complete && n > 0) {
@@ -261,6 +266,7 @@ void exchange_origin_resume(struct exchange *x)
         if (x->origin != NULL)
             feed(x, rest.p != NULL ? rest.p : "", rest.n);
         buf_deinit(&rest);
+        exchange_budget_note(x);
         exchange_flush(x);
     }
     if (x->origin != NULL && (x->stage == STAGE_RELAY || x->gathering) && x->origin_failure != 0)

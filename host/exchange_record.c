@@ -2,7 +2,8 @@
  * piece has passed the usage reader and has not met the plugins' body phase: so a replay of it goes
  * the same way through the plugins as the answer itself did.
  *
- * A copy that grows beyond its limit is let go at once; it is whole, or nobody gets it. */
+ * A copy that grows beyond its limit, or finds no room in limits.buffered, is let go at once; it is
+ * whole, or nobody gets it. */
 #include "exchange.h"
 
 void exchange_record(struct exchange *x, uint64_t max)
@@ -27,12 +28,14 @@ void exchange_record_piece(struct exchange *x, struct slice piece)
 {
     if (x->recording != RECORD_OPEN || x->source != SOURCE_ORIGIN)
         return;
-    if (piece.n <= x->record_max - x->record.n) {
+    if (piece.n <= x->record_max - x->record.n && exchange_budget_has(x, &x->record, piece.n)) {
         buf_add_slice(&x->record, piece);
+        exchange_budget_note(x);
         tell(x);
         return;
     }
     buf_deinit(&x->record);
+    exchange_budget_note(x);
     x->recording = RECORD_TOO_LARGE;
     tell(x);
 }

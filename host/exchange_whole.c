@@ -30,6 +30,7 @@ enum exchange_gather exchange_gather(struct exchange *x, void (*on_gathered)(voi
         return GATHER_NEVER;
     if (x->source == SOURCE_BYTES) {
         buf_add_slice(&x->whole_answer, x->answer);
+        exchange_budget_note(x);
         x->gathered = true;
         return GATHER_DONE;
     }
@@ -71,6 +72,7 @@ bool exchange_gather_piece(struct exchange *x, struct slice piece)
         llm_reader_feed(x->reader, piece, keep, x);
     else
         keep(x, piece);
+    exchange_budget_note(x);
     return true;
 }
 

@@ -237,7 +237,9 @@ static void on_settle(struct timer *t)
                  waiting);
     if (gw->sv.exchanges > 0)
         log_error("leak: %u exchanges have not ended", gw->sv.exchanges);
-    gw->sv.leaks += gw->sv.exchanges;
+    if (gw->sv.exchanges == 0 && gw->sv.buffered > 0)
+        log_error("leak: %zu bytes of bodies and answers are counted still", gw->sv.buffered);
+    gw->sv.leaks += gw->sv.exchanges + (gw->sv.exchanges == 0 && gw->sv.buffered > 0);
     stop_plugins(gw);
 }
 

@@ -57,6 +57,7 @@ struct settings {
     } timeouts; /* ms */
     struct parse_limits parse;
     uint32_t connections, connections_per_address; /* the latter in each worker; 0: any */
+    uint64_t buffered;                             /* bytes in each worker */
     size_t pipelined;                              /* bytes */
     uint64_t body_rate; /* bytes a second, where no route is known; 0: any */
     struct upstream_limits upstream;

@@ -118,6 +118,7 @@ static void read_limits(struct generation *g, struct settings *s)
     s->parse.fields = (uint32_t)generation_get_number(g, "fields");
     s->connections = (uint32_t)generation_get_number(g, "connections");
     s->connections_per_address = (uint32_t)generation_get_number(g, "connections_per_address");
+    s->buffered = generation_get_number(g, "buffered");
     s->pipelined = generation_get_number(g, "pipelined");
     s->body_rate = generation_get_number(g, "body_rate");
     generation_leave(g);

@@ -180,6 +180,9 @@ static void workers(struct master *m, struct metrics *all)
         GAUGE("resident_memory_bytes", "Memory of a worker's process", resident(w->pid));
         GAUGE("lua_memory_bytes", "Memory of a worker's current Lua state", s->lua_bytes);
         GAUGE("buffer_bytes", "Memory of a worker's buffers", s->buffers);
+        GAUGE("buffered_bytes",
+              "Bytes that a worker keeps of bodies and answers, as limits.buffered counts them",
+              s->buffered);
         GAUGE("client_connections", "Client connections that are open in a worker", s->connections);
         GAUGE("requests_in_flight", "Requests in a worker that have not ended", s->exchanges);
         GAUGE("generations", "Generations of the configuration that live in a worker",

@@ -65,10 +65,12 @@ struct services {
     struct figures *figures;           /* what the host counts in metrics; NULL in tools */
     uint32_t plugin_errors;            /* what raised, since the start */
     uint32_t exchanges;                /* alive */
-    struct exchange *logging;          /* those whose log phase waits */
-    struct exchange *gone;             /* those whose answer is read on without a client */
-    uint32_t leaks;                    /* found so far */
-    bool draining;                     /* answers say that their connection ends */
+    size_t buffered;                   /* bytes that they keep: exchange_budget.c */
+    uint64_t budget_spent;    /* when that had no room last, ms of the loop; 0: not lately */
+    struct exchange *logging; /* those whose log phase waits */
+    struct exchange *gone;    /* those whose answer is read on without a client */
+    uint32_t leaks;           /* found so far */
+    bool draining;            /* answers say that their connection ends */
     bool hash_tags;
     struct task_watch watch;
     struct generation *generations; /* all that live, newest first */

@@ -42,6 +42,7 @@ void worker_show(struct worker *w)
     s->exchanges = gw->sv.exchanges;
     s->generations = gw->sv.ngenerations;
     s->buffers = buf_bytes();
+    s->buffered = gw->sv.buffered;
     show_redis(w);
 }
 

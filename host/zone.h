@@ -34,6 +34,7 @@ struct zone_slot {
     uint64_t generation, generations; /* current, and how many live */
     uint64_t started;                 /* CLOCK_REALTIME in ms */
     uint64_t connections, exchanges, lua_bytes, buffers; /* buffers: bytes in buf.h's */
+    uint64_t buffered;                                   /* of limits.buffered */
     uint64_t place;                                      /* whose sockets it accepts on */
     uint64_t redis_usable;
     char redis_problem[ZONE_TEXT]; /* written before redis_usable becomes 0 */

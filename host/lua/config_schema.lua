@@ -169,6 +169,8 @@ return {
     connections = count(10000, 1, 1000000, "client connections at once; above it those that wait longest without a request end"),
     connections_per_address = count(nil, 1, 1000000, "client connections at once of one address (IPv6: of one /64) " ..
       "in each worker; further ones are closed; trusted_proxies may have more; absent: any number"),
+    buffered = size("256m", 65536, nil, "bytes that each worker keeps of bodies and answers, for plugins that read them " ..
+      "whole and for another attempt; above it such requests get 503"),
     pipelined = size("64k", 1024, 64 * 1024 ^ 2, "bytes read ahead of requests that wait their turn"),
   } },
   upstream = { type = "table", default = {}, doc = "connections to targets", fields = {
