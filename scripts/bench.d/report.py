@@ -90,9 +90,13 @@ AGREED_HEAD = ("# Ratios of CPU time that a change must not make over 15 % worse
                "Written by scripts/bench --agree.\n")
 
 
-def write_agreed(rows):
-    return AGREED_HEAD + "".join(f"{row.key} {row.ratio:.3f}\n" for row in rows
-                   if row.ratio is not None and not row.name.startswith(ON_THE_CLOCK))
+def write_agreed(rows, before):
+    """The text of a file of agreed ratios; of `before`, as read_agreed gives it, what belongs to groups that did not run."""
+    ran = {row.group for row in rows}
+    agreed = {key: ratio for key, ratio in before.items() if key.partition(".")[0] not in ran}
+    agreed.update((row.key, row.ratio) for row in rows
+                  if row.ratio is not None and not row.name.startswith(ON_THE_CLOCK))
+    return AGREED_HEAD + "".join(f"{key} {ratio:.3f}\n" for key, ratio in agreed.items())
 
 
 def check(rows, agreed):
@@ -100,6 +104,6 @@ def check(rows, agreed):
     measured = {row.key: row.ratio for row in rows if row.ratio is not None}
     groups = {row.group for row in rows}
     worse = [f"{key}: {number(measured[key])}, agreed {number(ratio)}: {100 * (measured[key] / ratio - 1):.0f} % more"
-             for key, ratio in agreed.items() if key in measured and measured[key] > ratio * TOLERANCE]
+             for key, ratio in agreed.items() if key in measured and not measured[key] <= ratio * TOLERANCE]
     missing = [key for key in agreed if key not in measured and key.partition(".")[0] in groups]
     return worse, missing

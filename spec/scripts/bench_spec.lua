@@ -48,6 +48,7 @@ describe("scripts/bench", function()
       { "must be a whole number above 0, not 0", "--rounds", "0" },
       { "must be a whole number above 0, not -1", "--seconds=-1" },
       { "unrecognized arguments: more", "more" },
+      { "not allowed with argument", "--agree", "--check" },
       { "no program: /nonexistent", "--bin", "/nonexistent", "--configs" },
       { "No such file or directory", "--rows", "/nonexistent" },
     }
@@ -72,13 +73,22 @@ describe("scripts/bench", function()
     }, lines)
   end))
 
-  it("writes ratios of CPU time as agreed, and finds none of them regressed", async(function()
-    local agreed = support.tmpdir() .. "/agreed"
-    local result = bench("--rows", rows(), "--agree", "--agreed", agreed, "--check")
+  it("writes ratios of CPU time as agreed, keeps those of other groups, and finds none of them regressed", async(function()
+    local agreed = file("agreed", "plain.CPU a request/nginx 0.1\nplain.gone/nginx 1\ntls.CPU a megabyte/nginx 0.88\n")
+    local result = bench("--rows", rows(), "--agree", "--agreed", agreed)
     assert.equal(0, result.code, result.err)
-    assert.equal("plain.CPU a request/nginx 0.850\nplain.CPU a request/haproxy 1.062\n",
+    assert.equal("tls.CPU a megabyte/nginx 0.880\nplain.CPU a request/nginx 0.850\nplain.CPU a request/haproxy 1.062\n",
       (support.read_file(agreed):gsub("^#[^\n]*\n", "")))
-    assert.truthy(result.out:find("0 of 2 agreed ratios regressed", 1, true), result.out)
+    result = bench("--rows", rows(), "--check", "--agreed", agreed)
+    assert.equal(0, result.code, result.err)
+    assert.truthy(result.out:find("0 of 3 agreed ratios regressed", 1, true), result.out)
+  end))
+
+  it("refuses a file of rows that holds others", async(function()
+    for _, text in ipairs { '[{"a": 1}]', "[1]", "{}[" } do
+      local result = bench("--rows", file("rows.json", text))
+      assert.equal(2, result.code, result.err)
+    end
   end))
 
   it("passes a ratio that is up to 15 % more than agreed, and reports one beyond", async(function()
