@@ -132,9 +132,11 @@ function M.attempt(r, a)
   if o.attempt > 1 then map["http.request.resend_count"] = o.attempt - 1 end
   gen_ai(map, r.api, a.target.provider, a.target.model or r.model)
   map["error.type"] = o.error or (o.status or 0) >= 400 and (cut(o.code) or tostring(o.status)) or nil
-  return finish({ traceId = r.trace.trace_id, spanId = o.span_id, parentSpanId = r.trace.span_id, traceState = state_of(r.trace),
-    name = verb, kind = CLIENT, startTimeUnixNano = attributes.nanoseconds(a.over - o.seconds),
-    endTimeUnixNano = attributes.nanoseconds(a.over) }, map, map["error.type"] ~= nil and o.error ~= "client_gone")
+  local begun = math.max(a.over - o.seconds, r.started) -- two clocks tell, one in whole milliseconds
+  return finish({ traceId = r.trace.trace_id, spanId = o.span_id, parentSpanId = r.trace.span_id,
+    traceState = state_of(r.trace), name = verb, kind = CLIENT, startTimeUnixNano = attributes.nanoseconds(begun),
+    endTimeUnixNano = attributes.nanoseconds(math.max(a.over, begun)) }, map,
+    map["error.type"] ~= nil and o.error ~= "client_gone")
 end
 
 return M

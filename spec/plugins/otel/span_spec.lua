@@ -38,3 +38,15 @@ it("a trace's state is told whole, or not where it is none", function()
   assert.is_nil(state "a=\255")
   assert.is_nil(state(nil))
 end)
+
+it("an attempt is within its request, though two clocks tell of it", function()
+  local r = { trace = { trace_id = "a", span_id = "b" }, started = 10, method = "GET" }
+  local target = { name = "t", url = "http://h" }
+  local function times(over, seconds)
+    local one = span.attempt(r, { target = target, over = over, outcome = { attempt = 1, seconds = seconds, status = 200 } })
+    return { tonumber(one.startTimeUnixNano) / 1e9, tonumber(one.endTimeUnixNano) / 1e9 }
+  end
+  assert.same({ 10.5, 11 }, times(11, 0.5))
+  assert.same({ 10, 10.25 }, times(10.25, 0.5))
+  assert.same({ 10, 10 }, times(9.75, 0.5))
+end)
