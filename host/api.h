@@ -20,7 +20,7 @@ void api_ctx_release(struct exchange *x);
 /* The exchange of a ctx (or of its request or response) at idx; raises where it is none or has
  * ended. */
 struct exchange *api_exchange(lua_State *L, int idx);
-/* id and tenant of ctx.consumer, in the exchange's arena; p == NULL where there is none. */
+/* id and tenant of ctx.consumer, valid until Lua runs again; p == NULL where there is none. */
 struct api_consumer {
     struct slice id, tenant;
 };

@@ -81,16 +81,14 @@ void api_ctx_release(struct exchange *x)
     x->ctx_ref = LUA_NOREF;
 }
 
-static struct slice text_field(struct exchange *x, lua_State *L, const char *name)
+/* Whatever the table holds keeps the text: it is not copied. */
+static struct slice text_field(lua_State *L, const char *name)
 {
     struct slice out = { NULL, 0 };
     lua_pushstring(L, name);
     lua_rawget(L, -2);
-    if (lua_type(L, -1) == LUA_TSTRING) {
-        size_t n;
-        const char *text = lua_tolstring(L, -1, &n);
-        out = arena_dup(&x->arena, (struct slice){ text, n });
-    }
+    if (lua_type(L, -1) == LUA_TSTRING)
+        out.p = lua_tolstring(L, -1, &out.n);
     lua_pop(L, 1);
     return out;
 }
@@ -98,16 +96,16 @@ static struct slice text_field(struct exchange *x, lua_State *L, const char *nam
 struct api_consumer api_consumer(struct exchange *x)
 {
     struct api_consumer out = { { NULL, 0 }, { NULL, 0 } };
-    lua_State *L = x->gen->L;
-    int top = lua_gettop(L);
     if (x->ctx_ref == LUA_NOREF)
         return out;
+    lua_State *L = x->gen->L;
+    int top = lua_gettop(L);
     lua_rawgeti(L, LUA_REGISTRYINDEX, x->ctx_ref);
     lua_pushliteral(L, "consumer");
     lua_rawget(L, -2);
     if (lua_istable(L, -1)) {
-        out.id = text_field(x, L, "id");
-        out.tenant = text_field(x, L, "tenant");
+        out.id = text_field(L, "id");
+        out.tenant = text_field(L, "tenant");
     }
     lua_settop(L, top);
     return out;

@@ -15,7 +15,7 @@
  * exchange_read.c (what comes back from it), exchange_upgrade.c and exchange_tunnel.c (other
  * protocols than HTTP), exchange_answer.c (to the client), exchange_whole.c (whole answers, and
  * answers read on for nobody), exchange_record.c (copies of answers), exchange_log.c (charge and
- * figures), exchange_line.c (a line of the access log). */
+ * figures), exchange_line*.c (a line of the access log). */
 #ifndef TOLLGATE_EXCHANGE_H
 #define TOLLGATE_EXCHANGE_H
 

@@ -25,6 +25,8 @@ static const struct slice names[HEADER_COUNT] = {
     NAME(HEADER_RETRY_AFTER, "retry-after"),
     NAME(HEADER_SERVER, "server"),
     NAME(HEADER_TE, "te"),
+    NAME(HEADER_TRACEPARENT, "traceparent"),
+    NAME(HEADER_TRACESTATE, "tracestate"),
     NAME(HEADER_TRAILER, "trailer"),
     NAME(HEADER_TRANSFER_ENCODING, "transfer-encoding"),
     NAME(HEADER_UPGRADE, "upgrade"),
@@ -45,8 +47,8 @@ static const unsigned char by_length[][3] = {
     [6] = { HEADER_EXPECT, HEADER_SERVER },
     [7] = { HEADER_UPGRADE, HEADER_TRAILER },
     [9] = { HEADER_X_API_KEY, HEADER_FORWARDED },
-    [10] = { HEADER_CONNECTION, HEADER_KEEP_ALIVE },
-    [11] = { HEADER_RETRY_AFTER },
+    [10] = { HEADER_CONNECTION, HEADER_KEEP_ALIVE, HEADER_TRACESTATE },
+    [11] = { HEADER_RETRY_AFTER, HEADER_TRACEPARENT },
     [12] = { HEADER_CONTENT_TYPE, HEADER_X_REQUEST_ID, HEADER_CACHE_STATUS },
     [13] = { HEADER_AUTHORIZATION },
     [14] = { HEADER_CONTENT_LENGTH },
@@ -193,13 +195,15 @@ struct slice headers_get_id(const struct headers *h, enum header_id id)
 
 static int remove_from(struct headers *h, enum header_id id, struct slice name, uint32_t from)
 {
-    uint32_t kept = from;
-    for (uint32_t i = from; i < h->n; i++)
+    int first = find(h, id, name, from);
+    if (first < 0) /* as mostly */
+        return 0;
+    uint32_t kept = (uint32_t)first;
+    for (uint32_t i = kept + 1; i < h->n; i++)
         if (!is(&h->v[i], id, name))
             h->v[kept++] = h->v[i];
     int removed = (int)(h->n - kept);
-    if (from < h->n)
-        h->n = kept;
+    h->n = kept;
     return removed;
 }
 

@@ -70,5 +70,13 @@ bool json_partial(const struct json *j, struct json_event *e);
 char *json_unescape(char *to, struct slice inside, bool *lone);
 /* Appends text as a JSON string, quotes included. Bytes that are no UTF-8 become U+FFFD. */
 void json_quote(struct buf *out, struct slice text);
+/* Whether eight bytes stand in a string as they are: they are ASCII and neither control characters,
+ * quotes nor backslashes. */
+static inline bool json_plain(uint64_t w)
+{
+    const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
+    uint64_t quote = w ^ ones * '"', slash = w ^ ones * '\\';
+    return ((w | (w - ones * 0x20) | (quote - ones) | (slash - ones)) & tops) == 0;
+}
 
 #endif

@@ -66,14 +66,11 @@ static int utf8_lead(unsigned char b, uint8_t *low, uint8_t *high)
     return b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;
 }
 
-/* Whether eight bytes are ASCII and neither control characters, quotes nor backslashes. */
 static bool plain_word(const unsigned char *p)
 {
-    const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
     uint64_t w;
     memcpy(&w, p, 8);
-    uint64_t quote = w ^ ones * '"', slash = w ^ ones * '\\';
-    return ((w | (w - ones * 0x20) | (quote - ones) | (slash - ones)) & tops) == 0;
+    return json_plain(w);
 }
 
 /* The end of the run of ASCII that is neither a control character, a quote nor a backslash. */

@@ -8,12 +8,39 @@
 
 #include "slice.h"
 
-enum { PUT_NUMBER = 20 }; /* bytes: the longest number */
+enum { PUT_NUMBER = 20, PUT_SECONDS = PUT_NUMBER + 4 }; /* bytes: the longest ones */
 
 static inline char *put_slice(char *to, struct slice s)
 {
     if (s.n > 0)
         memcpy(to, s.p, s.n);
+    return to + s.n;
+}
+
+/* As put_slice, without a call for what is short. */
+static inline char *put_short(char *to, struct slice s)
+{
+    uint64_t a, b;
+    uint32_t c, d;
+    if (s.n >= 8 && s.n <= 32) {
+        for (size_t i = 0; i + 8 < s.n; i += 8) {
+            memcpy(&a, s.p + i, 8);
+            memcpy(to + i, &a, 8);
+        }
+        memcpy(&b, s.p + s.n - 8, 8); /* some bytes twice */
+        memcpy(to + s.n - 8, &b, 8);
+    } else if (s.n >= 4 && s.n < 8) {
+        memcpy(&c, s.p, 4);
+        memcpy(&d, s.p + s.n - 4, 4);
+        memcpy(to, &c, 4);
+        memcpy(to + s.n - 4, &d, 4);
+    } else if (s.n > 0 && s.n < 4) {
+        to[0] = s.p[0];
+        to[s.n / 2] = s.p[s.n / 2];
+        to[s.n - 1] = s.p[s.n - 1];
+    } else {
+        return put_slice(to, s);
+    }
     return to + s.n;
 }
 
@@ -28,6 +55,40 @@ static inline char *put_number(char *to, uint64_t value)
     while (n > 0)
         *to++ = digits[--n];
     return to;
+}
+
+/* Three digits of a number below 1000. */
+static inline char *put_three(char *to, unsigned n)
+{
+    unsigned tens = n / 10, hundreds = n / 100;
+    to[0] = (char)('0' + hundreds);
+    to[1] = (char)('0' + tens - 10 * hundreds);
+    to[2] = (char)('0' + n - 10 * tens);
+    return to + 3;
+}
+
+/* As put_number, fast where it has one or three digits, as most counts and statuses have. */
+static inline char *put_count(char *to, uint64_t n)
+{
+    if (n < 10) {
+        *to = (char)('0' + n);
+        return to + 1;
+    }
+    return n >= 100 && n < 1000 ? put_three(to, (unsigned)n) : put_number(to, n);
+}
+
+/* Milliseconds as seconds with three decimals. */
+static inline char *put_seconds(char *to, uint64_t ms)
+{
+    if (ms < 10) {
+        memcpy(to, "0.00", 4);
+        to[4] = (char)('0' + ms);
+        return to + 5;
+    }
+    uint64_t whole = ms / 1000;
+    to = put_count(to, whole);
+    *to = '.';
+    return put_three(to + 1, (unsigned)(ms - whole * 1000));
 }
 
 /* In hexadecimal, as chunks' sizes are written (RFC 9112, section 7.1). */

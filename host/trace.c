@@ -1,7 +1,10 @@
 /* See trace.h. Sections are those of the W3C Recommendation "Trace Context". */
 #include "trace.h"
 
+#include <endian.h>
 #include <string.h>
+
+#include "put.h"
 
 static const struct slice traceparent = { "traceparent", 11 }, tracestate = { "tracestate", 10 };
 
@@ -84,10 +87,24 @@ int trace_read(const struct headers *h, struct trace *out)
     return 0;
 }
 
-static void put_hex(char *out, uint64_t n)
+/* All digits at once: each four bits to a byte of their own, and those above 9 on to the letters.
+ */
+static uint64_t digits(uint32_t n)
 {
-    for (int i = TRACE_SPAN - 1; i >= 0; i--, n >>= 4)
-        out[i] = "0123456789abcdef"[n & 15];
+    const uint64_t ones = 0x0101010101010101u;
+    uint64_t w = n;
+    w = (w | w << 16) & 0x0000ffff0000ffffu;
+    w = (w | w << 8) & 0x00ff00ff00ff00ffu;
+    w = (w | w << 4) & 0x0f0f0f0f0f0f0f0fu;
+    uint64_t letter = (w + ones * 6) >> 4 & ones;
+    return htobe64(w + ones * '0' + letter * ('a' - '9' - 1));
+}
+
+static void put_id(char *out, uint64_t n)
+{
+    uint64_t high = digits((uint32_t)(n >> 32)), low = digits((uint32_t)n);
+    memcpy(out, &high, sizeof high);
+    memcpy(out + sizeof high, &low, sizeof low);
 }
 
 static uint64_t nonzero(uint64_t (*random)(void))
@@ -101,20 +118,24 @@ void trace_new(struct trace *t, uint64_t sample, uint64_t (*random)(void))
 {
     uint64_t low = nonzero(random);
     *t = (struct trace){ .sampled = sample == UINT64_MAX || low < sample };
-    put_hex(t->id, random());
-    put_hex(t->id + TRACE_SPAN, low);
+    put_id(t->id, random());
+    put_id(t->id + TRACE_SPAN, low);
 }
 
 void trace_span(char out[TRACE_SPAN + 1], uint64_t (*random)(void))
 {
-    put_hex(out, nonzero(random));
+    put_id(out, nonzero(random));
     out[TRACE_SPAN] = '\0';
 }
 
 void trace_write(const struct trace *t, const char *span, struct headers *h)
 {
-    headers_set(h, traceparent,
-                arena_printf(h->arena, "00-%s-%s-%s", t->id, span, t->sampled ? "01" : "00"));
+    char *text = arena_alloc(h->arena, TRACE_PARENT), *to = put_short(text, SLICE("00-"));
+    to = put_short(to, (struct slice){ t->id, TRACE_ID });
+    *to++ = '-';
+    to = put_short(to, (struct slice){ span, TRACE_SPAN });
+    put_short(to, t->sampled ? SLICE("-01") : SLICE("-00"));
+    headers_set(h, traceparent, (struct slice){ text, TRACE_PARENT });
     if (t->state.p != NULL)
         headers_set(h, tracestate, t->state);
     else

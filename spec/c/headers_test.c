@@ -73,6 +73,8 @@ static void knows_names(void **state)
         { "Retry-After", HEADER_RETRY_AFTER },
         { "Server", HEADER_SERVER },
         { "TE", HEADER_TE },
+        { "Traceparent", HEADER_TRACEPARENT },
+        { "Tracestate", HEADER_TRACESTATE },
         { "Trailer", HEADER_TRAILER },
         { "Transfer-Encoding", HEADER_TRANSFER_ENCODING },
         { "Upgrade", HEADER_UPGRADE },
