@@ -44,19 +44,6 @@ static inline char *put_short(char *to, struct slice s)
     return to + s.n;
 }
 
-/* In decimal. */
-static inline char *put_number(char *to, uint64_t value)
-{
-    char digits[PUT_NUMBER];
-    size_t n = 0;
-    do
-        digits[n++] = (char)('0' + value % 10);
-    while ((value /= 10) > 0);
-    while (n > 0)
-        *to++ = digits[--n];
-    return to;
-}
-
 /* Three digits of a number below 1000. */
 static inline char *put_three(char *to, unsigned n)
 {
@@ -67,14 +54,27 @@ static inline char *put_three(char *to, unsigned n)
     return to + 3;
 }
 
-/* As put_number, fast where it has one or three digits, as most counts and statuses have. */
-static inline char *put_count(char *to, uint64_t n)
+static inline char *put_below_1000(char *to, unsigned n)
 {
-    if (n < 10) {
-        *to = (char)('0' + n);
-        return to + 1;
-    }
-    return n >= 100 && n < 1000 ? put_three(to, (unsigned)n) : put_number(to, n);
+    if (n >= 100)
+        return put_three(to, n);
+    if (n >= 10)
+        *to++ = (char)('0' + n / 10);
+    *to = (char)('0' + n % 10);
+    return to + 1;
+}
+
+/* In decimal, by three digits; most counts and statuses have no more. */
+static inline char *put_number(char *to, uint64_t n)
+{
+    unsigned threes[PUT_NUMBER / 3];
+    int i = 0;
+    for (; n >= 1000; n /= 1000)
+        threes[i++] = (unsigned)(n % 1000);
+    to = put_below_1000(to, (unsigned)n);
+    while (i > 0)
+        to = put_three(to, threes[--i]);
+    return to;
 }
 
 /* Milliseconds as seconds with three decimals. */
@@ -86,7 +86,7 @@ static inline char *put_seconds(char *to, uint64_t ms)
         return to + 5;
     }
     uint64_t whole = ms / 1000;
-    to = put_count(to, whole);
+    to = put_number(to, whole);
     *to = '.';
     return put_three(to + 1, (unsigned)(ms - whole * 1000));
 }

@@ -139,5 +139,5 @@ void trace_write(const struct trace *t, const char *span, struct headers *h)
     if (t->state.p != NULL)
         headers_set(h, tracestate, t->state);
     else
-        headers_remove(h, tracestate);
+        headers_remove_id(h, HEADER_TRACESTATE);
 }
