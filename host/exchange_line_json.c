@@ -115,7 +115,7 @@ INLINE char *put_text(struct buf *out, char *to, struct slice name, struct slice
 
 INLINE char *put_figure(char *to, struct slice name, uint64_t n)
 {
-    return put_count(put_slice(to, name), n);
+    return put_number(put_slice(to, name), n);
 }
 
 INLINE char *put_span(char *to, struct slice name, int64_t ms)
@@ -205,7 +205,7 @@ static char *put_tokens(const struct exchange *x, struct buf *out, char *to, con
     to = put_slice(to, NAME("stream"));
     to = put_slice(to, x->llm->stream ? SLICE("true") : SLICE("false"));
     to = put_slice(to, SLICE(",\"tokens\":{\"prompt_estimate\":"));
-    to = put_count(to, x->llm->prompt_tokens);
+    to = put_number(to, x->llm->prompt_tokens);
     to = put_figure(to, NAME("reserved"), exchange_reserved(x));
     to = put_figure(to, NAME("used"), x->used);
     if (u != NULL) {

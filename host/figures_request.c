@@ -29,14 +29,13 @@ static double *variant_new(struct figures_variant **list, const char *text, int 
 /* Of status and end: the number of statuses is the origin's choice, so it is bounded. */
 static double *end_value(struct figures_route *r, int status, const char *ended)
 {
-    char code[16] = "none";
+    char code[16];
     int n = 0;
     for (struct figures_variant *v = r->ends; v != NULL; v = v->next, n++) {
         if (v->status == status && v->text == ended)
             return v->value;
     }
-    if (status != 0)
-        snprintf(code, sizeof code, "%d", status);
+    snprintf(code, sizeof code, status != 0 ? "%d" : "none", status);
     if (n >= FIGURES_VARIANTS)
         snprintf(code, sizeof code, "other");
     double *value = figures_value(r->name.f->ended, r->name.key, code, ended);
