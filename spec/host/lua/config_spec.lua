@@ -157,7 +157,7 @@ describe("keys of the gateway", function()
     assert.same({ head = 30000, body = 60000, connect = 5000, first_byte = 300000, idle = 300000, keepalive = 75000,
       handshake = 10000, ticket_keys = 43200000, tunnel = 3600000, write = 60000, drain = 30000 }, out.timeouts)
     assert.same({ head = 16384, url = 8192, fields = 100, body = 10485760, connections = 10000, pipelined = 65536,
-      body_rate = 16 },
+      body_rate = 16, buffered = 268435456 },
       out.limits)
     assert.same({ keepalive = 64, keepalive_timeout = 60000, connections = 1024 }, out.upstream)
     assert.same({ size = 16777216 }, out.shared)
@@ -331,7 +331,8 @@ describe("keys of a route", function()
       upgrade_any = false, upgrades = {},
       timeouts = { head = 30000, body = 60000, connect = 5000, first_byte = 300000, idle = 7000, keepalive = 75000,
         handshake = 10000, ticket_keys = 43200000, tunnel = 3600000, write = 60000, drain = 30000 },
-      limits = { head = 16384, url = 8192, fields = 100, body = 1024, connections = 10000, pipelined = 65536, body_rate = 16 },
+      limits = { head = 16384, url = 8192, fields = 100, body = 1024, connections = 10000, pipelined = 65536, body_rate = 16,
+        buffered = 268435456 },
     }, route)
   end)
 
