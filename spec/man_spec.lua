@@ -31,14 +31,14 @@ end)
 
 describe("gateway.lua(5)", function()
   it("is a page without a fault, in ASCII", async(function()
-    local text = rendered "man/gateway.lua.5"
+    local text = rendered "host/man/gateway.lua.5"
     assert.matches("gateway.lua %- configuration of tollgate", text)
     assert.matches("\n *listen +%(string,", text)
-    assert.is_nil(support.read_file("man/gateway.lua.5"):find("[\128-\255]"))
+    assert.is_nil(support.read_file("host/man/gateway.lua.5"):find("[\128-\255]"))
   end))
 
   it("has every key that a configuration may have, and the plugins that ship with theirs", async(function()
-    local text = rendered "man/gateway.lua.5"
+    local text = rendered "host/man/gateway.lua.5"
     -- check names the keys that are near a wrong one, so it knows what it tells here.
     for _, key in ipairs { "routes[].targets[].health.interval", "routes[].retry.on", "timeouts.drain", "redis.url",
       "resolver.servers", "log.access.sample[].keep", "admin.tls.certificates[].cert", "admin.token" } do

@@ -10,7 +10,7 @@ local STALE = "%s is out of date; run: scripts/reference\n"
 local function tree()
   local dir = support.tmpdir()
   local res = support.exec { cmd = "cp",
-    args = { "-R", "--parents", "scripts/reference", "scripts/lua", "plugins", "host", "man", dir } }
+    args = { "-R", "--parents", "scripts/reference", "scripts/lua", "plugins", "host", dir } }
   assert.equal(0, res.code, res.err)
   return dir
 end
@@ -42,10 +42,10 @@ describe("the reference", function()
     edit(dir .. "/plugins/auth.lua", "let requests without a key pass", "let <b>|everybody pass")
     edit(dir .. "/plugins/auth.lua", "-- auth: who calls.", "-- auth: who knocks.")
     local stale = reference(dir, "--check")
-    assert.same({ 1, "", STALE:format "man/gateway.lua.5" .. STALE:format "plugins/README.md" },
+    assert.same({ 1, "", STALE:format "host/man/gateway.lua.5" .. STALE:format "plugins/README.md" },
       { stale.code, stale.out, stale.err })
     local res = reference(dir)
-    assert.same({ 0, "wrote man/gateway.lua.5\nwrote plugins/README.md\n", "" }, { res.code, res.out, res.err })
+    assert.same({ 0, "wrote host/man/gateway.lua.5\nwrote plugins/README.md\n", "" }, { res.code, res.out, res.err })
     local text = support.read_file(dir .. "/plugins/README.md")
     assert.matches("| `anonymous` | boolean | `false` | let \\<b>\\|everybody pass, without a consumer |", text, 1, true)
     assert.matches("\n## auth (priority 900)\n\nWho knocks. ", text, 1, true)
@@ -57,10 +57,10 @@ describe("the reference", function()
     edit(dir .. "/host/lua/config_schema.lua", 'doc = "name in the Via field; false: none"',
       'doc = ".TH is no \\\\macro - see `check`"')
     local stale = reference(dir, "--check")
-    assert.same({ 1, STALE:format "man/gateway.lua.5" }, { stale.code, stale.err })
+    assert.same({ 1, STALE:format "host/man/gateway.lua.5" }, { stale.code, stale.err })
     assert.equal(0, reference(dir).code)
     assert.matches("\n.BR \"via\" \" (string, or \\fBfalse\\fR; default \\fB\\(dqtollgate\\(dq\\fR)\"\n"
-      .. "\\&.TH is no \\emacro \\- see \\fBcheck\\fR.\n", support.read_file(dir .. "/man/gateway.lua.5"), 1, true)
+      .. "\\&.TH is no \\emacro \\- see \\fBcheck\\fR.\n", support.read_file(dir .. "/host/man/gateway.lua.5"), 1, true)
     assert.equal(0, reference(dir, "--check").code)
   end))
 
