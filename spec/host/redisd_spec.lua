@@ -63,6 +63,7 @@ describe("the private redis-server", function()
     local dir = support.tmpdir()
     local gw = start(dir)
     wait_admitted(gw)
+    gw:wait_metric("quota_settled_total", 1) -- or the server may end with the settlement unread
     local pid = server_pid(gw)
     gw:kill "sigkill"
     support.wait_for(function() return is_gone(pid) end, "the server's end", 10000)
@@ -73,6 +74,7 @@ describe("the private redis-server", function()
   it("is started again when it is killed, with what it knew", async(function()
     local gw = start(support.tmpdir())
     wait_admitted(gw)
+    gw:wait_metric("quota_settled_total", 1) -- or the server may end with the settlement unread
     local pid = server_pid(gw)
     uv.kill(pid, "sigkill")
     support.wait_for(function() return is_gone(pid) end, "its end")
