@@ -20,4 +20,5 @@ for _, name in ipairs { "claim", "hold", "store" } do files["plugins/idempotency
 files["scripts/bench.d/quota.lua"] = { globals = { "ngx" } }
 -- The runtime replaces these for the code that it runs.
 files["host/lua/exec.lua"] = { globals = { "os" } }
+files["host/lua/iteration.lua"] = { globals = { "next", "pairs" } }
 files["host/lua/runtime.lua"] = { globals = { "coroutine" } }

@@ -2,6 +2,8 @@
 -- made by accident, and the loading of configuration and plugins. The host calls the functions of the table returned.
 local WAIT = ...
 
+require "tollgate.iteration"
+
 local M = {}
 
 -- A wait of the host leaves a coroutine by a yield of WAIT. A plugin's own coroutine hands it on to whoever resumed it, so
