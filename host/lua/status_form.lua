@@ -55,12 +55,12 @@ local function bar(share, row, view)
 end
 
 local function workers(out, s, view)
-  out[#out + 1] = "worker     pid state    generation connections requests  memory up\n"
+  out[#out + 1] = "worker     pid state    generation connections in flight  memory up\n"
   local room = s.connections_limit / math.max(s.workers_configured, 1)
   local drawn = false
   for _, w in ipairs(s.workers) do
     local state = ("%-8s"):format(w.state)
-    local row = ("%6d %7d %s %10s %11d %8s %7s %-6s"):format(w.worker, w.pid, state, tostring(w.generation), w.connections,
+    local row = ("%6d %7d %s %10s %11d %9s %7s %-6s"):format(w.worker, w.pid, state, tostring(w.generation), w.connections,
       terminal.short(w.requests), terminal.short(w.lua_bytes) .. "B", terminal.age(w.uptime_s))
     local behind = bar(w.connections / room, row, view)
     drawn = drawn or behind ~= ""
