@@ -54,6 +54,8 @@ add("9112 3", "form feed for a space", "GET\12/ HTTP/1.1\r\nHost: a.test\r\n\r\n
 add("9112 3", "a space in the target", "GET /a b HTTP/1.1\r\nHost: a.test\r\n\r\n", 400)
 add("9112 3", "no target", "GET HTTP/1.1\r\nHost: a.test\r\n\r\n", 400)
 add("9112 3", "a target that is longer than the limit", get("", "/" .. ("a"):rep(300)), 414)
+add("9112 3", "a target that does not end", "GET /" .. ("a"):rep(10000), 414)
+add("9112 3.1", "a TLS hello", "\22\3\1\0\200\1\0\0", 400)
 add("9112 3.1", "a method that is no token", "G(T / HTTP/1.1\r\nHost: a.test\r\n\r\n", 400)
 add("9112 3.1", "a method beyond ASCII", "G\195\132T / HTTP/1.1\r\nHost: a.test\r\n\r\n", 400)
 add("9112 3.1", "a method in lower case is another method", "get / HTTP/1.1\r\nHost: a.test\r\n\r\n",
