@@ -38,6 +38,30 @@ for name, form in pairs { pairs = "pairs(%1)", next = "next, %1" } do
   end))
 end
 
+-- Lists of several lengths, and none, by one loop, as encoders of JSON look at a table.
+it("have every element of lists of any length", async(function()
+  local file = support.tmpdir() .. "/lengths.lua"
+  support.write_file(file, [[
+    local function length(t)
+      local max = 0
+      for k in pairs(t) do
+        if type(k) ~= "number" then return -1 end
+        if k > max then max = k end
+      end
+      return max
+    end
+    local wrong = 0
+    for _ = 1, 300000 do
+      local r = math.random(0, 4)
+      local t = r == 0 and {} or r == 1 and { "a" } or r == 2 and { "a", "b" } or r == 3 and { 17, 4, 2004 } or { x = 1, y = 2 }
+      if length(t) ~= (r == 4 and -1 or r) then wrong = wrong + 1 end
+    end
+    print(wrong)
+  ]])
+  local res = support.tollgate { "exec", file }
+  assert.same({ 0, "0\n", "" }, { res.code, res.out, res.err })
+end))
+
 it("are as the built-in ones otherwise", async(function()
   local file = support.tmpdir() .. "/same.lua"
   support.write_file(file, [[
